@@ -11,7 +11,7 @@ import numpy as np
 
 Arrays = dict[str, np.ndarray]
 Output = Literal["given", "allocated"]
-Side = Literal["peer", "beside", "torch", "onnxruntime", "yardstick"]
+Side = Literal["peer", "beside", "torch", "onnxruntime", "partial"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Candidate:
         output: "given" when it writes into memory that stays the same from call to call,
             "allocated" when each call returns new memory.
         side: "peer"; one of our runtimes; "beside" (right, but not compared: no neural-network
-            runtime, or a cost that is not the op's); "yardstick" (does only part of the work).
+            runtime, or a cost that is not the op's); "partial" (does only part of the work).
         close: Frees what the candidate holds.
     """
 

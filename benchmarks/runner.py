@@ -38,7 +38,7 @@ def run_case(
         right, wrong = [], {}
         for candidate in candidates:
             try:
-                error = 0.0 if candidate.side == "yardstick" else error_of(case, candidate)
+                error = 0.0 if candidate.side == "partial" else error_of(case, candidate)
             except Exception as failure:
                 if candidate.side in OURS:
                     raise

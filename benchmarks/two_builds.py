@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-from wheels.calls import Call, values
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts" / "wheels"))
+from call_values import Call, values
 
 
 def cases() -> Iterator[Call]:

@@ -1,9 +1,9 @@
-# Rules that our own libraries and those of other projects share; what python/myops/build.py says
-# for Python packages, for CMake.
+# Rules for our own libraries and those of other projects: for CMake what python/myops/build.py is for
+# Python packages.
 
 set(MYOPS_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
-# The flags that all runtimes' builds must have in common, or their results could differ by a bit.
+# The flags that the builds for all runtimes must share, so that their results are bit-identical.
 function(myops_compile_options target)
   target_compile_options(${target} PRIVATE -O3 -ffp-contract=off -Wall -Wextra)
   if(MYOPS_OPTIMIZATION) # another one, for tests of our own
@@ -19,8 +19,8 @@ function(myops_compile_options target)
                                              hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
-# ONNX Runtime looks for RegisterCustomOps; nothing else is to be seen from outside.
-function(myops_export_only_entry target)
+# Exports RegisterCustomOps, for ONNX Runtime, and the recording of calls; hides all other symbols.
+function(myops_hide_symbols target)
   set(map ${MYOPS_CMAKE_DIR}/ort_exports.map)
   target_link_options(${target} PRIVATE -Wl,--version-script=${map})
   set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
@@ -43,5 +43,5 @@ function(myops_add_op_library target)
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
   target_compile_definitions(${target} PRIVATE MYOPS_DOMAIN="${arg_DOMAIN}")
   myops_compile_options(${target})
-  myops_export_only_entry(${target})
+  myops_hide_symbols(${target})
 endfunction()

@@ -1,8 +1,8 @@
-"""Builds what scripts/mutants.py tests: a kernel that contains every slip; a number selects one.
+"""Builds what scripts/mutants.py tests: a kernel with all mutations, of which one is active.
 
-The kernel's headers are copied with all slips; the object of one instruction set is compiled from
-them and takes the place of its own in programs that are there. The environment's MYOPS_MUTANT says
-which slip is made.
+The headers of the kernel are copied with every mutation in them. The object for one instruction
+set is compiled from the copies and linked in place of the original. The environment variable
+MYOPS_MUTANT has the number of the active mutation.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ISA = "avx2"  # the instruction set whose kernel has the slips
-TESTS = ("kernel_tests", "resize_shapes_tests")  # of tests/native
+ISA = "avx2"  # the instruction set whose kernel has the mutations
 SANITIZE = "address,undefined"
 CXX = os.environ.get("CXX", "c++")
 PRELUDE = """#pragma once
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
-// The slip that is made now; -1 is none.
+// The active mutation; -1: none.
 extern "C" __attribute__((visibility("hidden"))) std::int64_t myops_mutant;
 namespace mutant {
 inline std::int64_t one(int k) { return myops_mutant == k; }
@@ -57,8 +56,8 @@ std::int64_t chosen() {
 }  // namespace
 extern "C" { std::int64_t myops_mutant = chosen(); }
 """
-# What is looked for, what stands there instead, and what the slip does. {k} is its number.
-SLIPS = [
+# The pattern, its replacement, and the mutation in words. {k} is the number of the mutation.
+MUTATIONS = [
     (r" < (?=[\w(*])", " < mutant::one({k}) + ", "<="),
     (r" <= (?=[\w(*-])", " <= -mutant::one({k}) + ", "<"),
     (r" > (?=[\w(*])", " > -mutant::one({k}) + ", ">="),
@@ -82,55 +81,72 @@ SLIPS = [
 
 @dataclass
 class Site:
+    """A place in a header, and its mutation."""
+
     number: int
-    file: str
+    file: str  # below the directory of the op
     line: int
     column: int
     end: int
     text: str  # the replacement
-    slip: str
+    mutation: str
 
     def __str__(self) -> str:
-        return f"{self.number} {self.file}:{self.line}:{self.column + 1} {self.slip}"
+        return f"{self.number} {self.file}:{self.line}:{self.column + 1} {self.mutation}"
+
+
+def tests_of(op: str) -> list[str]:
+    """The C++ tests of kernels, and those of the op, without "myops_"."""
+    folder = ROOT / "tests/native"
+    own = [*folder.glob(f"{op}_tests.cpp"), *folder.glob(f"{op}_*_tests.cpp")]
+    return ["kernel_tests", *sorted(path.stem for path in own)]
+
+
+def headers_of(folder: Path) -> list[Path]:
+    """The headers of an op that its kernel for the CPU consists of."""
+    return sorted(path for path in folder.rglob("*.h") if path.parent.name != "cuda")
 
 
 def sites_of(op: str) -> list[Site]:
+    folder = ROOT / "csrc/ops" / op
     sites: list[Site] = []
-    for path in sorted((ROOT / "csrc/ops" / op).glob("*.h")):
+    for path in headers_of(folder):
+        file = path.relative_to(folder).as_posix()
         for number, line in enumerate(path.read_text().splitlines(), 1):
             code = re.sub(r'"[^"]*"', lambda text: "_" * len(text[0]), line.split("//")[0])
             if re.match(
                 r"\s*(#|template|using|static_assert|inline constexpr|static constexpr)", code
             ):
                 continue
-            for pattern, instead, slip in SLIPS:
+            for pattern, instead, mutation in MUTATIONS:
                 for match in re.finditer(pattern, code):
-                    if slip == "[1 +" and re.match(r"\[[\w<>]+\](\[\w+\])?(;|,| = \{)",
+                    if mutation == "[1 +" and re.match(r"\[[\w<>]+\](\[\w+\])?(;|,| = \{)",
                                                    code[match.start() :]):  # fmt: skip
                         continue  # the length of an array
                     k = len(sites)
                     text = instead.format(k=k)
-                    sites.append(Site(k, path.name, number, *match.span(), text, slip))
+                    sites.append(Site(k, file, number, *match.span(), text, mutation))
     return sites
 
 
 def write(source: Path, target: Path, sites: list[Site]) -> None:
-    """The kernel's headers with every slip in them."""
-    for path in source.glob("*.h"):
+    """Writes the headers of the kernel with these mutations."""
+    for path in headers_of(source):
+        file = path.relative_to(source).as_posix()
         lines = path.read_text().splitlines()
-        here = [site for site in sites if site.file == path.name]
+        here = [site for site in sites if site.file == file]
         for site in sorted(here, key=lambda site: (site.line, -site.column)):
             line = lines[site.line - 1]
             lines[site.line - 1] = line[: site.column] + site.text + line[site.end :]
         text = "\n".join(lines) + "\n"
-        changed = target / path.name
+        changed = target / file
         if not changed.exists() or changed.read_text() != text:
             changed.write_text(text)
 
 
 def compile_all(build: Path, op: str, sites: list[Site], sanitize: bool) -> list[Site]:
-    """Compiles the kernel with all slips; those that do not compile are left out. With sanitizers
-    it is the only code that has them: what it reads and writes is what matters."""
+    """Compiles the kernel with all mutations that compile, and returns these. Only this object is
+    compiled with the sanitizers: its accesses are what they check."""
     source, target = ROOT / "csrc/ops" / op, build / "csrc/ops" / op
     shutil.rmtree(build, ignore_errors=True)
     shutil.copytree(ROOT / "csrc", build / "csrc")
@@ -150,13 +166,16 @@ def compile_all(build: Path, op: str, sites: list[Site], sanitize: bool) -> list
         )
         if check.returncode == 0:
             break
-        # The line of an error, or else those from which a template was asked for it.
-        for pattern in (r"/([\w.]+):(\d+):\d+: error", r"/([\w.]+):(\d+):\d+:   required from"):
-            wrong = set(re.findall(pattern, check.stderr))
+        # The lines with errors; if no mutation is there, the lines that instantiate a template.
+        for pattern in (r"(/\S+):(\d+):\d+: error", r"(/\S+):(\d+):\d+:   required from"):
+            found = re.findall(pattern, check.stderr)
+            wrong = {
+                (os.path.relpath(os.path.normpath(path), target), line) for path, line in found
+            }
             left = [site for site in sites if (site.file, str(site.line)) not in wrong]
             if len(left) < len(sites):
                 break
-        print(f"{len(sites) - len(left)} slips do not compile", flush=True)
+        print(f"{len(sites) - len(left)} mutations do not compile", flush=True)
         if len(left) == len(sites):
             raise SystemExit(check.stderr[:4000])
         sites = left
@@ -168,19 +187,19 @@ def sanitizers(wanted: bool) -> list[str]:
     return [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all"] if wanted else []
 
 
-def native_objects() -> Path:
-    """The C++ tests and the fuzzer with little optimisation: their objects."""
+def native_objects(op: str) -> Path:
+    """Compiles the C++ tests and the fuzzer, with little optimisation; returns the build folder."""
     tree = ROOT / "build/mutants/native"
     cmake = ["cmake", "-S", str(ROOT), "-B", str(tree), "-G", "Ninja", "-DMYOPS_FUZZ=ON"]
     subprocess.run([*cmake, "-DMYOPS_OPTIMIZATION=-O1"], check=True, stdout=subprocess.DEVNULL)
-    targets = ["myops_fuzz_ops", *(f"myops_{name}" for name in TESTS)]
+    targets = ["myops_fuzz_ops", *(f"myops_{name}" for name in tests_of(op))]
     subprocess.run(["cmake", "--build", str(tree), "--target", *targets], check=True)
     return tree
 
 
 def link_programs(build: Path, op: str, sanitize: bool) -> None:
-    """The kernel tests and the fuzzer with that object in them."""
-    tree = native_objects()
+    """Links the tests and the fuzzer with the object."""
+    tree = native_objects(op)
     own = tree / f"CMakeFiles/myops_ops.dir/csrc/ops/{op}/isa/{ISA}.cpp.o"
     kernels = [*tree.glob("CMakeFiles/myops_core.dir/**/*.o"),
                *tree.glob("CMakeFiles/myops_ops.dir/**/*.o")]  # fmt: skip
@@ -190,7 +209,7 @@ def link_programs(build: Path, op: str, sanitize: bool) -> None:
               *tests.glob("CMakeFiles/myops_fake_ort.dir/*.o"),
               *tree.glob("CMakeFiles/myops_ort_objects.dir/**/*.o")]  # fmt: skip
     programs = {"fuzz_ops": fuzzer}
-    for name in TESTS:
+    for name in tests_of(op):
         programs[name] = [*tests.glob(f"CMakeFiles/myops_{name}.dir/*.o")]
     for name, objects in programs.items():
         subprocess.run(
@@ -201,16 +220,17 @@ def link_programs(build: Path, op: str, sanitize: bool) -> None:
 
 
 def link_package(build: Path, op: str) -> None:
-    """A copy of the package whose two libraries have that object in them, with those of
-    `make build`."""
+    """Copies the package, and links its libraries for PyTorch and NumPy with the object and with
+    those of `make build`."""
     import torch
 
     package = build / "python/myops"
     shutil.copytree(ROOT / "python/myops", package)
-    objects = next((ROOT / "build").glob("temp.*"), None)
-    if objects is None:
-        raise SystemExit("no build/temp.*, the objects of the Python libraries: run `make build`")
-    objects /= "csrc"
+    objects = ROOT / "build/objects/csrc"
+    if not objects.exists():
+        raise SystemExit(
+            "no build/objects, the objects of the Python libraries: run `make objects`"
+        )
     shared = [*objects.glob("core/*.o"), *objects.glob("cuda/*.o"), *objects.glob("ops/**/*.o")]
     shared = [path for path in shared if path.parts[-3:] != (op, "isa", f"{ISA}.o")]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")

@@ -1,19 +1,19 @@
-"""Mutation testing of an op's kernels: which slips would the tests not notice?
+"""Mutation testing of the kernels of an op: which faults would the tests not notice?
 
     python scripts/mutants.py deform_conv2d --count 100 --seed 1
 
 Every comparison, bound, sum, product, minimum, index and condition in the kernel's headers gets a
-slip: off by one, doubled, never, always. All of them are compiled once, so that a mutant costs no
-compilation. Each one meets, the cheapest first and until one of them fails:
+mutation: off by one, doubled, never, always. All of them are compiled at once, so that a mutant
+needs no compilation of its own. Each one is tested, the quickest tests first, until one fails:
 
-1. the kernel tests (tests/native/kernel_tests.cpp and resize_shapes_tests.cpp);
+1. the kernel tests (tests/native/kernel_tests.cpp and the tests of the op beside it);
 2. the fuzzer in C++ (tests/fuzz), for --calls, half of them with non-temporal stores;
 3. with --pytest PATHS: these tests in Python, with a package that has the kernel in it (`make
    build` comes first: its other objects are those of the last build).
 
-What survives is listed; `--again --only N --calls 50000` looks at one again. Programs are compiled
-with little optimisation; with --sanitize under AddressSanitizer and UndefinedBehaviorSanitizer,
-which notice reads that go a little too far and take four times as long.
+Mutants that no test notices are listed; `--again --only N --calls 50000` tests one again. Programs
+are compiled with little optimisation; with --sanitize under AddressSanitizer and
+UndefinedBehaviorSanitizer, which notice reads just beyond an array and take four times as long.
 """
 
 from __future__ import annotations
@@ -29,19 +29,28 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from mutant_build import ISA, ROOT, TESTS, Site, compile_all, link_package, link_programs, sites_of
+from mutant_build import (
+    ISA,
+    ROOT,
+    Site,
+    compile_all,
+    link_package,
+    link_programs,
+    sites_of,
+    tests_of,
+)
 
 
 def fails(command: list[str], seconds: float, number: int, **environment: str) -> str:
-    """Why `command` fails with that slip: its last words; "" if it does not fail."""
+    """Why `command` fails with this mutation, in a line; "" if it does not fail."""
     env = {**os.environ, "MYOPS_ISA": ISA, "MYOPS_MUTANT": str(number), **environment}
 
     def limit() -> None:
-        # Of processor time: a loop without end is a finding, a busy machine is none.
+        # CPU time: a loop without end is a failure, a busy machine is not.
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    with tempfile.TemporaryDirectory() as folder:  # a fuzzer writes what it finds there
+    with tempfile.TemporaryDirectory() as folder:  # the fuzzer writes its findings there
         done = subprocess.run(
             command, env=env, cwd=folder, preexec_fn=limit, capture_output=True, text=True,
             errors="replace",
@@ -60,8 +69,8 @@ class Killers:
         self.build, self.op, self.arguments = build, op, arguments
 
     def killer(self, number: int) -> str:
-        """Which test noticed the slip, and by what message; "" if none did."""
-        for tests in TESTS:
+        """The test that noticed the mutation, with its message; "" if none did."""
+        for tests in tests_of(self.op):
             found = fails([str(self.build / tests)], 60, number)
             if found:
                 return f"{tests}: {found}"
@@ -84,7 +93,7 @@ class Killers:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("op", choices=("deform_conv2d", "resize", "my_add"))
+    parser.add_argument("op", choices=sorted(path.name for path in (ROOT / "csrc/ops").iterdir()))
     parser.add_argument("--count", type=int, default=100, help="a sample of so many")
     parser.add_argument("--seed", type=int, default=1, help="of the sample and of the fuzzer")
     parser.add_argument("--calls", type=int, default=8000, help="of the fuzzer, for a mutant")
@@ -112,7 +121,7 @@ def main() -> int:
     killers = Killers(build, arguments.op, arguments)
     wrong = killers.killer(-1)
     if wrong:
-        raise SystemExit(f"without any slip: {wrong}")
+        raise SystemExit(f"without a mutation: {wrong}")
     sample: list[Site] = sites
     if arguments.only is not None:
         sample = [site for site in sites if site.number in arguments.only]
@@ -123,7 +132,10 @@ def main() -> int:
         killer = killers.killer(site.number)
         results["killed" if killer else "survived"] += 1
         print(f"{'killed  ' if killer else 'SURVIVED'} {site}  {killer}", flush=True)
-    print(", ".join(f"{count} {what}" for what, count in results.items()), f"of {len(every)} slips")
+    print(
+        ", ".join(f"{count} {what}" for what, count in results.items()),
+        f"of {len(every)} mutations",
+    )
     return 0
 
 

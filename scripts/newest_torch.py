@@ -28,10 +28,13 @@ BUILD = ROOT / "build" / "newest_torch"
 RECORD = ROOT / "docs" / "newest_torch.json"
 # The private names of torch, calls of each kind, the conformance tests of our ops, both exporters.
 TESTS = (
-    *("test_private_names", "test_not_dense", "test_direct", "test_my_add", "test_no_gradient"),
+    *("test_private_names", "test_not_dense", "test_fast_call", "test_my_add", "test_no_gradient"),
     *("test_functorch", "test_out", "test_resize", "test_interpolate", "test_deform_conv2d"),
 )
-EXPORT = ("test_export", "test_export_lengths", "test_torchvision")
+EXPORT = (
+    "test_export", "test_export_axes", "test_export_quiet", "test_export_lengths",
+    "test_torchvision",
+)  # fmt: skip
 
 
 def newest() -> str:

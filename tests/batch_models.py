@@ -55,7 +55,7 @@ def identity(folder: Path, dtype: int, shape: Any, name: str = "identity") -> Pa
 
 
 def matrix(folder: Path) -> Path:
-    """Rows times a matrix: for one row ONNX Runtime may add in another order than for several."""
+    """Rows times a matrix; ONNX Runtime may add in another order for one row than for several."""
     random = np.random.default_rng(1)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["y"])]
     weights = {"w": random.standard_normal((33, 17)).astype(np.float32)}
@@ -64,7 +64,7 @@ def matrix(folder: Path) -> Path:
 
 
 def slow(folder: Path, side: int = 500) -> Path:
-    """x + 0 * (something that takes some milliseconds)."""
+    """x plus 0 times a product of matrices, which takes some milliseconds."""
     nodes = [
         helper.make_node("ConstantOfShape", ["shape"], ["zeros"]),
         helper.make_node("Unsqueeze", ["x", "axis"], ["column"]),
@@ -87,13 +87,13 @@ def failures(result: Any) -> dict[str, str]:
 
 
 def outputs_of(folder: Path) -> dict[str, bytes]:
-    """Every file of an output but what is noted of the run."""
+    """Every file of an output, except the journal of the run."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
             if path.is_file() and ".myops-run" not in path.parts}  # fmt: skip
 
 
 def parts(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of all .npz parts, one behind the other."""
+    """The arrays of all .npz parts, concatenated."""
     found: dict[str, list[np.ndarray]] = {}
     for path in sorted(folder.glob("part-*.npz")):
         with np.load(path) as arrays:

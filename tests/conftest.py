@@ -18,8 +18,8 @@ from installed import python, wheel  # noqa: F401
 from tutorial import tutorial  # noqa: F401
 
 SEED = 20240229
-# These compile for a minute or more, so they run first: at the end, one process would still be busy
-# with them while the other has nothing left to do.
+# These compile for a minute or more. They run first, because at the end one process would wait for
+# the other.
 LONGEST = [
     "test_tutorial.py",
     "test_adding_an_op.py",
@@ -28,7 +28,6 @@ LONGEST = [
     "test_author_ops.py",
     "test_faults.py",
     "test_faulty_descriptions.py",
-    "test_runtime_distribution.py",
 ]
 
 
@@ -60,7 +59,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
-    """Each test sees the same random numbers, whatever ran before it."""
+    """Each test has the same random numbers in any order of the tests."""
     torch.manual_seed(SEED)
     np.random.seed(SEED)
     threads = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""The documentation's site, built once for all tests that look at it, in whichever process."""
+"""The documentation's site, built once for all tests and processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site. A broken link or a page that is in no menu is an error."""
+    """The folder of the site. A broken link, or a page that is missing in the menu, is an error."""
     pytest.importorskip("mkdocs", reason="mkdocs is of the extra docs")
     return shared.once(tmp_path_factory, "site", build)
 

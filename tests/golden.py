@@ -1,4 +1,4 @@
-"""Runs the stored models of tests/data/golden. Needs NumPy and ONNX Runtime, nothing else.
+"""Runs the golden models of tests/data/golden. Needs only NumPy and ONNX Runtime.
 
 As a program it prints what it found as JSON; scripts/compat.py runs it in every ONNX Runtime:
 
@@ -18,17 +18,17 @@ import numpy as np
 
 FOLDER = Path(__file__).parent / "data" / "golden"
 
-# What an ONNX Runtime says of a model that is newer than itself.
+# The errors of an ONNX Runtime for a model that is newer than itself.
 TOO_NEW = re.compile(
     r"Unsupported model IR version|Current official support for domain|"
     r"opset \d+ is under development|under development and support for this is limited"
 )
-# What it says of a standard operator that it does not have (DeformConv came with 1.25).
+# Its error for a standard operator that it does not have (DeformConv came with 1.25).
 LACKS = re.compile(r"NOT_IMPLEMENTED : Could not find an implementation for DeformConv\(\d+\)")
 
 
 def index() -> dict[str, dict[str, Any]]:
-    """What is known about each model, by its name."""
+    """The recorded facts about each model, by its name."""
     return json.loads((FOLDER / "index.json").read_text())
 
 

@@ -1,7 +1,7 @@
 """myops as users install it: a wheel in an environment of its own, without our source tree.
 
-The wheel is made of the binaries that the other tests run on, so nothing of ours is compiled; in
-the fresh environment it is the only myops, while torch and the like are those of this Python.
+The wheel has the binaries that the other tests use, so nothing of ours is compiled. The new
+environment has this myops only; torch and the other packages are those of this Python.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(*command: Any, cwd: Path, environment: dict[str, str] | None = None) -> 
 
 
 def outside() -> dict[str, str]:
-    """The environment of a user, who has no source tree of ours."""
+    """The environment variables of a user without our source tree."""
     hidden = ("PYTHONPATH", "VIRTUAL_ENV", "MYOPS_CI", "PYTEST_ADDOPTS")
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
@@ -47,12 +47,12 @@ def cached(folder: Path) -> dict[str, str]:
     The names of temporary folders differ from run to run: below CCACHE_BASEDIR, ccache takes paths
     relative to the folder in which the compiler runs.
     """
-    inside = Path(folder).resolve().is_relative_to(ROOT)  # make has set it for this one
+    inside = Path(folder).resolve().is_relative_to(ROOT)  # for which make has set them
     return {} if inside else {"CCACHE_BASEDIR": tempfile.gettempdir(), "CCACHE_NOHASHDIR": "1"}
 
 
 def copied(source: Path, folder: Path) -> Path:
-    """A copy of a package's sources, without what was built from them."""
+    """A copy of a package's sources, without build outputs."""
     made = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so")
     return Path(shutil.copytree(source, folder, ignore=made))
 
@@ -65,7 +65,7 @@ def install(python: Path, package: Path, *, editable: bool = False) -> None:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of myops, from the Python files of the tree and the binaries that are in use."""
+    """A wheel of myops from the Python files of the tree and the binaries in use."""
     return next(shared.once(tmp_path_factory, "wheel", build_wheel).glob("myops-*.whl"))
 
 
@@ -85,7 +85,7 @@ def build_wheel(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a fresh environment that has the wheel."""
+    """The interpreter of a new environment with the wheel."""
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     (packages,) = folder.glob("lib/python3*/site-packages")

@@ -1,11 +1,11 @@
-"""The calls that tests/leaks.py counts, in groups: every op, every way into it."""
+"""The calls that tests/leaks.py measures, in groups: every op, called in every way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Way = tuple[str, int, Callable[[], Any]]  # its name, how often it is called, one call
+Way = tuple[str, int, Callable[[], Any]]  # name, number of calls, a function that calls once
 
 
 def refused(call: Callable[[], Any]) -> Callable[[], None]:
@@ -275,7 +275,7 @@ def of_another_package() -> Iterator[Way]:
 
 
 def of_a_leak() -> Iterator[Way]:
-    """What must be found: one byte, kept by each call."""
+    """A leak that must be found: each call keeps one byte."""
     kept = []
     yield "probe", 2_000, lambda: kept.append(bytearray(1))
 

@@ -12,8 +12,8 @@ from onnx.backend.test.case import node
 
 @functools.cache
 def node_cases(op_type: str) -> list[Any]:
-    """All cases of an op. The onnx package collects while a module of cases is imported; here only
-    that of the op is, because all of them take half a minute."""
+    """All cases of an op. The onnx package collects the cases of each module that is imported; only
+    the module of the op is imported here, because all of them take half a minute."""
     path = f"{node.__name__}.{op_type.lower()}"
     sys.modules.pop(path, None)
     node._NodeTestCases.clear()

@@ -1,6 +1,6 @@
-"""What torch.add does with `out=` in each state of the tensors, to compare a call with.
+"""The behaviour of torch.add with `out=` in each state of the tensors, for comparison.
 
-Knows nothing of myops, so that a process without its Python may use it too.
+It does not import myops, so that a process without its Python files can use it too.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def _inference(tensor: Tensor) -> Tensor:
 
 
 class Subclass(torch.Tensor):
-    """A tensor that only has another type."""
+    """A tensor of another type, without any other difference."""
 
 
-# What is done to a fresh tensor; the layout stays.
+# What is done to a new tensor; the layout stays the same.
 STATES: dict[str, Callable[[Tensor], Tensor]] = {
     "plain": lambda tensor: tensor,
     "leaf": lambda tensor: tensor.requires_grad_(),
@@ -57,11 +57,11 @@ INPUTS = ("plain", "leaf", "non-leaf", "detached", "inference", "negated")
 
 
 def observe(call: Call, x: Tensor, out: Tensor, mode: str) -> dict[str, Any]:
-    """What can be seen of a call from outside."""
+    """The observable effects of a call."""
     counted = not out.is_inference()
     before = out._version if counted else None
     content = out.detach().clone()
-    if counted:  # a product whose gradient needs what `out` holds now
+    if counted:  # a product whose gradient needs the present values of `out`
         weight = torch.ones(out.shape, dtype=out.dtype, requires_grad=True)
         saved = (weight * out).sum()
     refused = ""
@@ -103,8 +103,8 @@ def differences(
     returns: bool = True,
     count: int | None = None,
 ) -> Iterator[str]:
-    """Where a call differs from torch.add; `want`: its result for a plain x; `returns`: whether it
-    returns `out`; `count`: how many states to draw, where not all are wanted."""
+    """The differences between a call and torch.add. `want`: the result for a plain x; `returns`:
+    whether the call returns `out`; `count`: the number of states to draw, None for all."""
     states = [*itertools.product(INPUTS, STATES, MODES)]
     for x_state, out_state, mode in random.Random(0).sample(states, count or len(states)):
         x, out = STATES[x_state](fresh()), STATES[out_state](torch.zeros_like(want))

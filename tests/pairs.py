@@ -2,8 +2,8 @@
 
     @pytest.mark.parametrize(NAMES, pairs.covering(COMMANDS, KINDS, OUTPUTS))
 
-Most faults need two options that meet, few need three: of 14 commands, 13 kinds of files and 3
-kinds of output these are 182 tests in place of 546.
+Most faults depend on two options, few on three. For 14 commands, 13 kinds of files and 3 kinds of
+output these are 182 tests instead of 546.
 """
 
 from __future__ import annotations

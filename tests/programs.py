@@ -1,4 +1,4 @@
-"""Running programs, building them, and finding the ONNX Runtimes to build them with."""
+"""Runs and builds programs, and finds the ONNX Runtimes to build them with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOLS = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH",
 
 
 def run(*words: Any, cwd: Path | None = None, **environment: str) -> str:
-    """What a command says, stderr last. It must succeed."""
+    """The output of a command, stderr last. It must succeed."""
     done = attempt(*words, cwd=cwd, **environment)
     assert done.returncode == 0, f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
@@ -39,7 +39,7 @@ def tool(name: str) -> str:
 
 
 def build(source: Path, folder: Path, *definitions: str) -> Path:
-    """Runs CMake as the README says; the program has the name of the project."""
+    """Runs CMake as in the README; the program has the name of the project."""
     options = [f"-D{item}" for item in definitions]
     run(tool("cmake"), "-S", source, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", *options)
     run(tool("cmake"), "--build", folder)
@@ -47,8 +47,8 @@ def build(source: Path, folder: Path, *definitions: str) -> Path:
 
 
 def debian() -> tuple[Path | None, list[str]]:
-    """Debian's ONNX Runtime, or a copy that the user names: its folder, and what starts a program
-    with it. A package that is installed is found without a folder."""
+    """Debian's ONNX Runtime, or a copy that the user names: its folder, and the command with which
+    a program starts. An installed package is found without a folder."""
     named = os.environ.get("MYOPS_ONNXRUNTIME")
     if named:
         return Path(named), []

@@ -1,7 +1,7 @@
 """Files that take long to make, made once for all processes of a test run.
 
 Each process of pytest-xdist has session fixtures of its own; the folder above theirs is that of the
-run. The first process that asks makes the thing there, the others wait and use it.
+run. The first process that asks makes the files there; the others wait and use them.
 """
 
 from __future__ import annotations

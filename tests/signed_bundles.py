@@ -15,7 +15,7 @@ from ort_models import FLOAT, model_of
 import myops.ort
 
 FEEDS = {"a": np.float32([[1, 2, 3]]), "b": np.float32([1, 1, 1])}
-OTHERS = b"\0"  # behind a library it changes its hash and nothing else
+OTHERS = b"\0"  # appended to a library, it changes the hash and nothing else
 
 
 def pem(key: Any, password: bytes | None = None) -> bytes:
@@ -30,8 +30,8 @@ def pem(key: Any, password: bytes | None = None) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, form, encryption)
 
 
-KEY, STRANGER = (ed25519.Ed25519PrivateKey.generate() for _ in range(2))
-PUBLIC, STRANGERS = pem(KEY.public_key()), pem(STRANGER.public_key())
+KEY, UNTRUSTED_KEY = (ed25519.Ed25519PrivateKey.generate() for _ in range(2))
+PUBLIC, UNTRUSTED_PUBLIC = pem(KEY.public_key()), pem(UNTRUSTED_KEY.public_key())
 
 
 def weighted_model(folder: Path) -> Path:
@@ -51,7 +51,7 @@ def weighted_model(folder: Path) -> Path:
 
 
 def make(folder: Path) -> Path:
-    """A signed bundle, whose library is not the installed one, but works."""
+    """A signed bundle whose library works, but is not the installed one."""
     library = folder / "libmyops_ort.so"
     library.write_bytes(Path(myops.ort.get_library_path()).read_bytes() + OTHERS)
     model = weighted_model(folder / "in")

@@ -1,7 +1,7 @@
-"""The library for ONNX Runtime on 64-bit ARM, made by a cross compiler that pip has: a Clang.
+"""The library for ONNX Runtime on 64-bit ARM, compiled by a Clang that pip installs.
 
-Where `make test-arm` can build all of it with GCC, and runs it in an emulator, this one compiles
-what is there for ARM alone; elsewhere all of the library.
+If `make test-arm` can build the whole library with GCC and run it in an emulator, this test
+compiles only the files for ARM, otherwise the whole library.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def machine(file: Path) -> int:
     return int(number)
 
 
-def test_what_is_for_arm_alone(tmp_path: Path) -> None:
-    """All else is compiled by Clang in `make test-sanitizers`, and for ARM in `make test-arm`."""
+def test_sources_for_arm_compile_with_clang(tmp_path: Path) -> None:
+    """`make test-sanitizers` compiles all other files with Clang, and `make test-arm` for ARM."""
     sources = [*SOURCE.glob("ops/*/isa/neon.cpp"), SOURCE / "core" / "isa.cpp"]
     assert len(sources) == 1 + len([*SOURCE.glob("ops/*/isa")])
     asking = {path for path in SOURCE.rglob("*.cpp") if "__aarch64__" in path.read_text()}

@@ -1,5 +1,5 @@
-"""tests/data/author_ops: a package as somebody else would write it, with outputs of other dtypes
-than the inputs, refusals that depend on numbers, one dtype only; built against a wheel of ours."""
+"""tests/data/author_ops: a package of another author with unusual ops, such as outputs of other
+dtypes than the inputs, and refusals that depend on numbers. It is built against a wheel of ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow  # test_your_own_op.py builds a package in `make t
 
 
 def test_every_family_passes_in_every_runtime(python: Path, tmp_path: Path) -> None:
-    """Before it is built, one of its ops is a prototype: callers and files do not change."""
+    """One of its ops is first a prototype, then built: callers and exported files do not change."""
     package = copied(ROOT / "tests" / "data" / "author_ops", tmp_path / "author_ops")
     network = (python, package / "prototype" / "network.py")
     drafted = run(*network, "nms_prototype", "draft.onnx", "draft.onnx", cwd=tmp_path)

@@ -1,4 +1,5 @@
-"""Packages share the objects of our own sources: which builds compile them, and which do not."""
+"""Packages share the objects of our own sources: which builds compile them, and which reuse
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from myops import build
 
 
 class Compiler:
-    """Writes what an object would be made from instead of compiling it."""
+    """A compiler that writes the inputs of an object instead of compiling it."""
 
     compiler_so = ("c++", "-fPIC")
 
@@ -42,7 +43,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def prepared(folder: Path, name: str, **options: Any) -> tuple[Compiler, Extension]:
-    """What building the library for torch of a package compiles of ours."""
+    """Builds the library for torch of a package; the compiler has the list of our files that it
+    compiled."""
     (extension, *_) = build.extensions(name, ["op.cpp"], **options)
     command = build.BuildExtension(Distribution({"ext_modules": [extension]}))
     command.compiler = compiler = Compiler()
@@ -51,7 +53,7 @@ def prepared(folder: Path, name: str, **options: Any) -> tuple[Compiler, Extensi
     return compiler, extension
 
 
-def test_the_next_package_compiles_its_own_sources_alone(tmp_path: Path) -> None:
+def test_a_second_package_compiles_only_its_ops(tmp_path: Path) -> None:
     first, extension = prepared(tmp_path / "one", "one")
     assert {"registry.cpp", "library.cpp"} <= set(first.compiled)
     second, other = prepared(tmp_path / "two", "two", extra_compile_args=["-O0"])
@@ -62,7 +64,7 @@ def test_the_next_package_compiles_its_own_sources_alone(tmp_path: Path) -> None
         assert Path(one).read_text() == Path(two).read_text()
 
 
-def test_the_names_of_a_package_are_in_none_of_them(tmp_path: Path) -> None:
+def test_stored_objects_have_no_package_name(tmp_path: Path) -> None:
     compiler, extension = prepared(tmp_path / "one", "one", define_macros=[("MINE", "1")])
     assert set(compiler.macros) == {("MINE", "1")}
     assert "library_names.cpp" not in compiler.compiled
@@ -79,19 +81,21 @@ def test_the_names_of_a_package_are_in_none_of_them(tmp_path: Path) -> None:
         {"define_macros": [("_GLIBCXX_DEBUG", None)]},
     ],
 )
-def test_what_would_make_other_objects_is_compiled(tmp_path: Path, options: Any) -> None:
+def test_other_flags_are_compiled_again(tmp_path: Path, options: Any) -> None:
     prepared(tmp_path / "one", "one")
     assert prepared(tmp_path / "two", "two", **options)[0].compiled
 
 
-def test_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_compiler_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepared(tmp_path / "one", "one")
     monkeypatch.setenv("CXX", "echo another")
     assert prepared(tmp_path / "two", "two")[0].compiled
 
 
 @pytest.mark.parametrize("off", ["variable", "flag", "unwritable"])
-def test_nothing_is_stored(
+def test_an_unusable_cache_stores_nothing(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, off: str
 ) -> None:
     arguments = ["-march=native"] if off == "flag" else []
@@ -104,7 +108,7 @@ def test_nothing_is_stored(
     assert not cache.is_dir()
 
 
-def test_a_lost_file_is_compiled_again(tmp_path: Path, cache: Path) -> None:
+def test_a_missing_object_is_compiled_again(tmp_path: Path, cache: Path) -> None:
     prepared(tmp_path / "one", "one")
     next(cache.rglob("*.o")).unlink()
     assert prepared(tmp_path / "two", "two")[0].compiled
@@ -112,8 +116,8 @@ def test_a_lost_file_is_compiled_again(tmp_path: Path, cache: Path) -> None:
     assert len(list(cache.iterdir())) == 1  # no half-written folder
 
 
-def test_ccache_has_what_an_earlier_test_run_compiled(tmp_path: Path) -> None:
-    """In another temporary folder, with paths in full, as setuptools gives them."""
+def test_ccache_finds_objects_of_another_temporary_folder(tmp_path: Path) -> None:
+    """In another temporary folder, with absolute paths, as setuptools passes them."""
     ccache = shutil.which("ccache")
     if ccache is None:
         pytest.skip("needs ccache")

@@ -1,4 +1,4 @@
-"""The pictures of terminals in docs/casts/ show what the commands print today."""
+"""The recordings of terminals in docs/casts/ show the present output of the commands."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def casts() -> ModuleType:
 
 
 def without_numbers(words: list[str]) -> list[str]:
-    """Rounding, versions and sizes of files differ from machine to machine, and so may the length
-    of a line and where it ends."""
+    """Rounding, versions and sizes of files differ between machines, and therefore line breaks
+    too."""
     text = re.sub(r"\d+(\.\w+)*([e+-]\d+)*", "#", " ".join(words))
     return re.sub(r"[─\s]+", " ", text).split()
 
@@ -44,7 +44,7 @@ def models(casts: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["compare", "doctor"])
-def test_the_commands_print_what_the_pictures_show(
+def test_commands_print_the_text_of_the_recordings(
     name: str, casts: ModuleType, models: Path
 ) -> None:
     picture = casts.words((casts.FOLDER / f"{name}.svg").read_text(encoding="utf-8"))
@@ -53,7 +53,7 @@ def test_the_commands_print_what_the_pictures_show(
     assert without_numbers(picture) == without_numbers(now), STALE.format(name=name)
 
 
-def test_the_matrix_shows_what_was_measured(casts: ModuleType) -> None:
+def test_the_recorded_matrix_equals_the_committed_one(casts: ModuleType) -> None:
     """Measuring takes a minute; docs/opset_matrix.json holds the same cells."""
     picture = casts.words((casts.FOLDER / "matrix.svg").read_text(encoding="utf-8"))
     (command,) = casts.CASTS["matrix"]
@@ -69,14 +69,14 @@ def test_the_matrix_shows_what_was_measured(casts: ModuleType) -> None:
     assert "".join(picture) == "".join(expected), STALE.format(name="matrix")
 
 
-def test_every_picture_is_made_by_make_docs(casts: ModuleType) -> None:
+def test_every_recording_is_made_by_make_docs(casts: ModuleType) -> None:
     assert sorted(item.stem for item in casts.FOLDER.iterdir()) == sorted(casts.CASTS)
     assert "scripts/record_casts.py" in (ROOT / "Makefile").read_text()
     shown = re.findall(r"docs/casts/(\w+)\.svg", (ROOT / "README.md").read_text())
     assert sorted(shown) == sorted(casts.CASTS)
 
 
-def test_the_words_of_a_picture(casts: ModuleType) -> None:
+def test_words_are_read_from_a_recording(casts: ModuleType) -> None:
     console = Console(record=True, width=40, file=io.StringIO(), force_terminal=True)
     console.print("a <b> & [bold]c[/]\nsecond  line")
     assert casts.words(console.export_svg(title="t")) == ["a", "<b>", "&", "c", "second", "line"]

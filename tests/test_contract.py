@@ -1,8 +1,9 @@
-"""One description, many faces: torch schema, OpSchema, ONNX Runtime, PyOp, Python signature and
-documentation say the same, and the folders keep their promises."""
+"""Torch schema, OpSchema, ONNX Runtime, PyOp, Python signature and documentation agree with the
+description of each op, and every op has its files."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -34,7 +35,7 @@ def named(ops: list[OpInfo]) -> list[object]:
 
 
 @pytest.mark.parametrize("info", named(OPS))
-def test_torch_schema(info: OpInfo) -> None:
+def test_torch_schema_equals_the_description(info: OpInfo) -> None:
     myops.ops.modules()
     packet = getattr(torch.ops.myops, info.name)
     results = ["default", *(["values"] if info.has_values else [])]
@@ -61,8 +62,8 @@ def test_torch_schema(info: OpInfo) -> None:
             assert argument.default_value == default
 
 
-def test_none_stands_for_an_empty_list() -> None:
-    """AOTInductor calls the op so, whatever the program says."""
+def test_none_is_accepted_for_an_empty_list() -> None:
+    """AOTInductor calls the op with None, whatever the program contains."""
     x, scales = torch.rand(1, 2, 4, 5, requires_grad=True), torch.tensor([1.0, 1.0, 2.0, 3.0])
     given = [torch.ops.myops.resize(x, scales=scales, axes=axes) for axes in (None, [])]
     assert torch.equal(*given)
@@ -70,16 +71,16 @@ def test_none_stands_for_an_empty_list() -> None:
     assert torch.equal(*gradients)
 
 
-def test_overwritten_inputs_are_inputs() -> None:
+def test_may_overwrite_names_inputs() -> None:
     claims = {info.name: info.outputs[0].may_overwrite for info in OPS if info.outputs}
     assert claims["my_add"] == ("a", "b")
     for info in OPS:
         assert set(claims[info.name]) <= {item.name for item in info.inputs}
-        assert not any(output.may_overwrite for output in info.outputs[1:])  # nobody would see it
+        assert not any(output.may_overwrite for output in info.outputs[1:])  # without effect
 
 
 @pytest.mark.parametrize("info", named(NODES))
-def test_onnx_schema(info: OpInfo) -> None:
+def test_onnx_schema_equals_the_description(info: OpInfo) -> None:
     myops.onnx.register_schemas()
     schema = onnx.defs.get_schema(info.onnx_type, 1, "myops")
     assert schema.since_version == info.since_version
@@ -109,7 +110,7 @@ def test_resize_has_the_inputs_and_attributes_of_resize_19() -> None:
     info, standard = _description.OPS["resize"], onnx.defs.get_schema("Resize", 19)
     assert [item.name for item in info.inputs] == [item.name for item in standard.inputs]
     ours = {item.name: item for item in info.attributes}
-    # The one attribute more says whose rounding is meant, see docs/ops.md.
+    # The additional attribute states whose rounding is used, see docs/ops.md.
     assert set(ours) - set(standard.attributes) == {"torch_arithmetic"}
     assert set(standard.attributes) <= set(ours)
     for name, attribute in standard.attributes.items():
@@ -120,7 +121,7 @@ def test_resize_has_the_inputs_and_attributes_of_resize_19() -> None:
 
 
 @pytest.mark.parametrize("info", named(OPS))
-def test_everything_is_documented(info: OpInfo) -> None:
+def test_descriptions_are_documented(info: OpInfo) -> None:
     texts = [info.doc, *[item.doc for item in (*info.inputs, *info.outputs, *info.attributes)]]
     assert all(text.endswith((".", "]")) for text in texts), texts  # a sentence, or a shape
 
@@ -139,7 +140,7 @@ def test_public_functions_are_documented() -> None:
                 assert re.search(rf"\b{parameter}\b.*:", text), f"{name}: {parameter}"
 
 
-def test_every_room_is_complete() -> None:
+def test_every_op_has_its_files() -> None:
     """An op has a directory in C++ and tests; its Python file is found by name."""
     directories = {path.name for path in (ROOT / "csrc" / "ops").iterdir() if path.is_dir()}
     described = {info.name for info in NODES}
@@ -149,7 +150,68 @@ def test_every_room_is_complete() -> None:
         assert (ROOT / "tests" / "ops" / f"test_{op}.py").is_file()
 
 
-def test_kernels_know_no_runtime() -> None:
+# Files about one op or another that are not among its own: what they are for.
+ABOUT_AN_OP = {
+    "python/myops/nn.py": "layers",
+    "python/myops/_torch/interpolate.py": "torch's interpolate on our kernel",
+    "python/myops/_torch/torchvision.py": "torchvision's deform_conv2d on our kernel",
+    "python/myops/onnx/symbolics/interpolate.py": "torch's interpolate as our node",
+    "python/myops/onnx/symbolics/torchvision.py": "torchvision's deform_conv2d as our node",
+    "python/myops/ort/_doctor/examination.py": "the node with which a library is tried",
+    "python/myops/cli/run.py": "resize is an option for pictures",
+    "python/myops/cli/_completion.py": "as above",
+}
+OWN = re.compile(
+    r"python/myops/(ops|scaffold/template\w*)/|csrc/ops/|scripts/(golden_models|wheels/op_calls)/"
+)
+
+
+def names_in(path: Path) -> set[str]:
+    """Strings in the code of a file, and the modules that it imports from myops.ops."""
+    if path.suffix == ".cpp":
+        return set(re.findall(r'"([\w:]+)"', path.read_text()))
+    if path.suffix != ".py":
+        return set(re.findall(r"[\w:]+", re.sub(r"#.*", "", path.read_text())))
+    tree = ast.parse(path.read_text())
+    texts = {
+        item.value.value
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)
+    }
+    found = {
+        item.value
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Constant) and isinstance(item.value, str)
+    }
+    for item in ast.walk(tree):
+        if isinstance(item, ast.ImportFrom) and (item.module or "").startswith("myops.ops"):
+            found |= {(item.module or "").rpartition(".")[2], *(alias.name for alias in item.names)}
+    return found - texts
+
+
+def test_code_names_no_op_outside_of_its_files() -> None:
+    """So that adding an op edits nothing. Texts, tests and measurements may name ops."""
+    names = {info.name for info in OPS} | {f"myops::{info.onnx_type}" for info in NODES}
+    names |= {info.onnx_type for info in NODES if not onnx.defs.has(info.onnx_type)}
+    files = [
+        *(path for path in (ROOT / "python" / "myops").rglob("*.py")),
+        *(path for path in (ROOT / "scripts").rglob("*.py")),
+        *(path for path in (ROOT / "csrc").rglob("*.cpp")), *(ROOT / "cmake").iterdir(),
+        *(ROOT / name for name in ("setup.py", "CMakeLists.txt", "tests/native/CMakeLists.txt",
+                                   "tests/fuzz/CMakeLists.txt")),
+    ]  # fmt: skip
+    named = {}
+    for path in files:
+        place = path.relative_to(ROOT).as_posix()
+        if not OWN.match(place) and (found := names & names_in(path)):
+            named[place] = found
+    assert len(files) > 400
+    unexpected = {place: found for place, found in named.items() if place not in ABOUT_AN_OP}
+    assert not unexpected, unexpected
+    assert set(ABOUT_AN_OP) <= set(named)
+
+
+def test_kernels_include_no_runtime() -> None:
     forbidden = re.compile(r"#include\s*[<\"](torch|ATen|c10|onnxruntime|pybind11|Python)")
     for folder in ("include", "core", "cuda", "ops"):
         for path in (ROOT / "csrc" / folder).rglob("*.[hc]*"):

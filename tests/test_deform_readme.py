@@ -1,4 +1,4 @@
-"""csrc/ops/deform_conv2d/README.md names the kernels that the code reports, and what exists."""
+"""csrc/ops/deform_conv2d/README.md names the kernels that the code reports, and existing files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def code() -> str:
 
 
 def first_arguments(source: str) -> list[str]:
-    """What stands before the first comma of each call of `report`, outside of strings."""
+    """The first argument of each call of `report`."""
     found = []
     for call in re.finditer(r"context_?\.report\(", source):
         text, depth, place = "", 0, call.end()
@@ -34,7 +34,7 @@ def first_arguments(source: str) -> list[str]:
     return found
 
 
-def test_the_tables_have_every_kernel() -> None:
+def test_the_tables_list_every_kernel() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", README, re.M)
     reported = {name for text in first_arguments(code()) for name in re.findall(r'"(\w+)"', text)}
     assert "jobs" in reported
@@ -42,17 +42,17 @@ def test_the_tables_have_every_kernel() -> None:
 
 
 @pytest.mark.parametrize(("file", "name"), PLACES, ids=":".join)
-def test_place_exists(file: str, name: str) -> None:
+def test_names_in_the_tables_exist(file: str, name: str) -> None:
     assert re.search(rf"\b{name}\b", (FOLDER / file).read_text()), f"{file} has no {name}"
 
 
-def test_the_table_has_every_file() -> None:
+def test_the_table_lists_every_file() -> None:
     named = set(re.findall(r"`(\w+\.h)`", README.partition("## Files")[2]))
     files = {file.name for file in FOLDER.glob("*.h")} - {"kernels.h"}
     assert named == files
 
 
-def test_the_page_of_cuda_has_every_file_and_kernel() -> None:
+def test_the_page_of_cuda_lists_every_file_and_kernel() -> None:
     folder = FOLDER / "cuda"
     page = (folder / "README.md").read_text()
     files = {path.name: path.read_text() for path in folder.glob("*.h")}

@@ -1,6 +1,6 @@
-"""The wheels of `make dist`: how they are packed, and what their checks refuse.
+"""The wheels of `make dist`: how they are packed, and which faults their checks find.
 
-Small binaries stand for those that zig makes; `make test-dist` tries the real ones.
+Small binaries replace those that zig compiles; `make test-dist` tests the real ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKAGE = Path(myops.__file__).parent
 
 
 def build(folder: Path) -> None:
-    """myops-runtime with binaries that show what they should, by make_dist.make."""
+    """myops-runtime with small binaries, packed by make_dist.make."""
     module = f"_numpy.cpython-{TAG[2:]}-x86_64-linux-gnu.so"
     binaries = {}
     for name, place in (("RegisterCustomOps", LIBRARY), ("PyInit__numpy", module)):
@@ -56,8 +56,8 @@ def read(path: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_the_page_of_an_index_has_no_dead_links() -> None:
-    """An index shows README.md alone: no link and no picture leads to a file beside it."""
+def test_the_package_description_has_no_relative_links() -> None:
+    """A package index shows README.md alone, so no link or picture may be relative."""
     found = contents.of("myops")[f"myops-{myops.__version__}.dist-info/METADATA"].decode()
     head, _, text = found.partition("\n\n")
     assert "Description-Content-Type: text/markdown" in head
@@ -68,7 +68,7 @@ def test_the_page_of_an_index_has_no_dead_links() -> None:
     assert not re.findall(r"\]\((?!https?://)[^)]*\)|<img|<a ", text)
 
 
-def test_equal_contents_give_equal_bytes(made: Path, tmp_path: Path) -> None:
+def test_equal_contents_give_equal_wheels(made: Path, tmp_path: Path) -> None:
     assert made.name == f"myops_runtime-{myops.__version__}-{TAG}-none-{PLATFORM}.whl"
     with zipfile.ZipFile(made) as archive:
         assert {entry.date_time for entry in archive.infolist()} == {(2023, 11, 14, 22, 13, 20)}
@@ -86,7 +86,7 @@ def test_a_good_wheel_has_no_problems(made: Path) -> None:
 
 
 def changed(made: Path, folder: Path, change: Callable[[dict[str, bytes]], object]) -> Path:
-    """A wheel with other contents, and the RECORD that it had."""
+    """A wheel with changed contents and its old RECORD."""
     found = read(made)
     change(found)
     with zipfile.ZipFile(folder / made.name, "w") as archive:
@@ -128,7 +128,7 @@ def test_binaries_of_this_machine_are_refused(made: Path, tmp_path: Path) -> Non
          f"the tag {TAG}, and no module for it"),
     ],
 )  # fmt: skip
-def test_what_a_check_refuses(
+def test_wheels_with_a_fault_are_refused(
     made: Path, tmp_path: Path, change: Callable[[dict[str, bytes]], object], text: str
 ) -> None:
     found = checking.check(changed(made, tmp_path, change))
@@ -142,7 +142,7 @@ def test_a_wheel_for_another_processor_is_refused(made: Path, tmp_path: Path) ->
         assert not checking.check(path), checking.check(path)
 
 
-def test_the_bill_of_materials(made: Path) -> None:
+def test_the_bill_of_materials_lists_the_components(made: Path) -> None:
     found = read(made)
     (name,) = (name for name in found if "/sboms/" in name)
     assert name == f"myops_runtime-{myops.__version__}.dist-info/sboms/myops-runtime.cdx.json"
@@ -158,7 +158,7 @@ def test_the_bill_of_materials(made: Path) -> None:
         sbom.check(json.dumps(bill | {"components": 1}))
 
 
-def test_pip_installs_it(made: Path, tmp_path: Path) -> None:
+def test_pip_installs_the_wheel(made: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
                "--target", tmp_path / "new", made]  # fmt: skip
     subprocess.run(command, check=True)
@@ -182,7 +182,7 @@ def test_a_plan_compiles_each_kernel_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(flags) == sum(" -c csrc/" in line for line in lines)
 
 
-def test_the_calls_that_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compared_calls_cover_every_op_and_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every op, every dtype, and as many titles as calls."""
     found = list(calls.calls())
     assert {op for _, op, _, _ in found} == {op.describe()["name"] for op in _numpy.OPS} - {
@@ -194,13 +194,13 @@ def test_the_calls_that_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls.digests(_numpy, 1) == calls.digests(_numpy, 2)
 
 
-def test_a_machine_without_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dist_needs_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian.shutil, "which", lambda name: None)
     with pytest.raises(debian.UnavailableError, match="no apt-get"):
         debian.fetch(["hello"], tmp_path / "new", "trixie", "arm64")
 
 
-def test_packages_without_the_links_of_their_system(
+def test_unpacked_packages_get_the_links_of_their_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From Debian 13 on, the loader is in /usr/lib, and programs look for it in /lib."""
@@ -220,6 +220,6 @@ def test_packages_without_the_links_of_their_system(
     assert not (folder / "lib64").exists()
 
 
-def test_file_names() -> None:
+def test_wheel_file_names_are_parsed() -> None:
     name = packing.file_name("a-b", "1.0", ["cp310", "cp311"], "manylinux_2_28_aarch64")
     assert name == "a_b-1.0-cp310.cp311-none-manylinux_2_28_aarch64.whl"

@@ -1,4 +1,4 @@
-"""What the README and the docstrings show is what happens."""
+"""The examples of README, docs and docstrings run and give what they show."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def blocks(page: str) -> list[str]:
         (["docs/compare.md"], "model.onnx"),
     ],
 )
-def test_blocks_run(
+def test_code_blocks_of_the_pages_run(
     pages: list[str], written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One page after the other. (Those of your_own_op.md that need a package are run by
@@ -51,7 +51,7 @@ def test_blocks_run(
     assert (tmp_path / written).exists()
 
 
-def test_blocks_of_the_export_page_run(tmp_path: Path) -> None:
+def test_code_blocks_of_the_export_page_run(tmp_path: Path) -> None:
     """In a process of their own: they change how torch's exporters write an operator of torch."""
     (tmp_path / "page.py").write_text("\n".join(blocks("docs/export.md")))
     done = warm.run("page.py", cwd=tmp_path)
@@ -59,7 +59,7 @@ def test_blocks_of_the_export_page_run(tmp_path: Path) -> None:
     assert (tmp_path / "enlarge.onnx").exists()
 
 
-def test_testing_page_blocks_run() -> None:
+def test_code_blocks_of_the_testing_page_run() -> None:
     text = (ROOT / "docs" / "testing.md").read_text()
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
@@ -88,7 +88,7 @@ def test_docstring_examples(module: Any) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What links may name after "#": the headings, as code hosts write them."""
+    """The anchors of a page: its headings, as code hosts write them."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", item.lower()).replace(" ", "-") for item in headings}
@@ -103,7 +103,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_relative_links_lead_somewhere(page: Path) -> None:
+def test_relative_links_have_a_target(page: Path) -> None:
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", prose):
         linked = page.parent / target if target else page
@@ -112,7 +112,7 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
 
 
 def test_decision_records_are_listed() -> None:
-    """In the table of docs/adr/README.md and in the site's menu."""
+    """Each is in the table of docs/adr/README.md and in the site's menu."""
     records = {path.name for path in (ROOT / "docs" / "adr").glob("[0-9]*.md")}
     table = re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (ROOT / "docs/adr/README.md").read_text(), re.M)
     menu = re.findall(r"- adr/(\d.+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)

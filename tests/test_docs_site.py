@@ -1,4 +1,4 @@
-"""The documentation's site: a page for every public name, and every link leads somewhere."""
+"""The documentation's site: it has a page for every public name and no broken link."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class _Page(html.parser.HTMLParser):
-    """The anchors of a page, what it links to, and what a browser loads with it."""
+    """The anchors of a page, its links, and the files that a browser loads with it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ def test_every_public_name_has_a_page(site: Path) -> None:
 
 
 def test_pages_show_the_documentation_of_their_name(site: Path) -> None:
-    """Not of another of the same name, and not an empty page."""
+    """Not that of another object of the same name, and not an empty page."""
     for name in _public():
         value = eval(name, {"myops": myops})
         if inspect.isroutine(value) or inspect.isclass(value):
@@ -69,6 +69,13 @@ def test_pages_show_the_documentation_of_their_name(site: Path) -> None:
             first = re.split(r"[`<>&\"'*_.:;,]", str(inspect.getdoc(value)))[0].strip()
             shown = " ".join(re.sub(r"<[^>]*>", "", text).split())
             assert " ".join(first.split()) in shown, name
+
+
+def test_examples_are_shown_as_code(site: Path) -> None:
+    """Of the package too, whose docstring is merged with its type stub."""
+    for file in (site / "api").rglob("*.html"):
+        assert "<blockquote>" not in file.read_text(), file
+    assert "&gt;&gt;&gt; </span>" in (site / "api" / "myops" / "index.html").read_text()
 
 
 def test_every_command_is_in_the_reference(site: Path) -> None:
@@ -80,14 +87,14 @@ def test_every_command_is_in_the_reference(site: Path) -> None:
     assert "[default: 1]" in text
 
 
-def test_every_page_of_the_documentation_is_there(site: Path) -> None:
+def test_every_page_of_docs_is_in_the_site(site: Path) -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         place = page.relative_to(ROOT / "docs")
         name = "index.html" if place.name == "README.md" else f"{place.stem}.html"
         assert (site / place.parent / name).exists(), page
 
 
-def test_links_lead_somewhere(site: Path) -> None:
+def test_links_have_a_target(site: Path) -> None:
     """Those to files of the repository that are not in docs/ too."""
     outside = _page(site / "examples" / "hosts" / "index.html").links
     assert "libtorch/main.cpp.html" in outside
@@ -104,13 +111,13 @@ def test_links_lead_somewhere(site: Path) -> None:
                 assert anchor in _page(target).anchors, f"{file.relative_to(site)}: {link}"
 
 
-def test_names_in_the_text_lead_to_their_pages(site: Path) -> None:
+def test_names_in_the_text_link_to_their_pages(site: Path) -> None:
     links = _page(site / "export.html").links
     assert "api/myops.onnx/export.html#myops.onnx.export" in links
     assert "reference.html#myops-compare" in _page(site / "index.html").links
 
 
-def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+def test_no_page_loads_from_another_host(site: Path) -> None:
     for file in site.rglob("*.html"):
         for address in _page(file).loaded:
             assert not urlsplit(address).netloc, f"{file.relative_to(site)}: {address}"

@@ -1,4 +1,4 @@
-"""What works without the extra `myops[tools]`, and what says that it needs it."""
+"""Commands that run without the extra `myops[tools]`, and those that name it in their error."""
 
 import subprocess
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import warm
 
-# Python does not find the packages of the extra. (Not jinja2 and markdown-it: torch and rich bring
-# them.)
+# Makes Python not find the packages of the extra. (Except jinja2 and markdown-it, which torch and
+# rich require.)
 WITHOUT_TOOLS = """
 import sys
 from importlib.machinery import PathFinder
@@ -46,7 +46,7 @@ def run_without_tools(code: str, folder: Path, *arguments: str) -> subprocess.Co
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a run without the extra has made model.onnx."""
+    """A folder with model.onnx, which a run without the extra has exported."""
     found = tmp_path_factory.mktemp("extras")
     result = run_without_tools(FROM_MODEL_TO_SESSION, found)
     assert result.returncode == 0, result.stderr
@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "arguments",
     [("inspect", "model.onnx"), ("compare", "model.onnx", "model.onnx"), ("doctor", "model.onnx")],
 )
-def test_commands_that_need_no_extra(folder: Path, arguments: tuple[str, ...]) -> None:
+def test_commands_without_the_extra_run(folder: Path, arguments: tuple[str, ...]) -> None:
     result = run_without_tools(COMMAND, folder, *arguments)
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -70,7 +70,7 @@ def test_commands_that_need_no_extra(folder: Path, arguments: tuple[str, ...]) -
         (("view", "model.onnx"), "Netron"),
     ],
 )
-def test_commands_that_name_the_extra(
+def test_commands_that_need_the_extra_name_it(
     folder: Path, arguments: tuple[str, ...], package: str
 ) -> None:
     result = run_without_tools(COMMAND, folder, *arguments)

@@ -1,5 +1,5 @@
-"""Mistakes in the description of an op are named when its library is loaded: by Python with an
-ImportError, by ONNX Runtime with a status. Nothing ends the process. And a library has any number
+"""Mistakes in the description of an op are named when its library is loaded: in Python by an
+ImportError, in ONNX Runtime by a status. No mistake ends the process. A library may have any number
 of ops."""
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from installed import cached
 
 import myops
 
-# It compiles a package; in `make test`, tests/native/description_tests.cpp has such descriptions.
+# This compiles a package; in `make test`, tests/native/description_tests.cpp tests such
+# descriptions.
 pytestmark = pytest.mark.slow
 
 DATA = Path(__file__).parent / "data" / "faulty_descriptions"
@@ -24,7 +25,8 @@ LIBRARY = "library faulty_descriptions: "
 IDENTIFIER = 'expected letters, digits and "_", and no digit first'
 FAULTS = {
     "name": f'an op: name: got "vic-tim", {IDENTIFIER}',
-    "twice": "misspelt: name: got that of another op, expected one of its own",
+    "twice": "misspelt: name: got the name of another op, expected a name that no other op of this "
+    "library has",
     "node": f'victim: onnx: got the name "Half Done", {IDENTIFIER}',
     "shape": "victim: shape: got no rule, expected one, given with .shape()",
     "kernel": "victim: kernel: got none, expected one, given with .kernel()",
@@ -88,19 +90,20 @@ else:
 """
 
 
-def test_a_sound_library_is_loaded(folder: Path) -> None:
+def test_a_correct_library_is_loaded(folder: Path) -> None:
     assert _say(folder, LOAD).split() == ["imported", "registered"]
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
-def test_a_fault_is_named(folder: Path, fault: str) -> None:
+def test_faults_of_a_description_are_named(folder: Path, fault: str) -> None:
     python, ort = _say(folder, LOAD, fault).splitlines()
     assert python == LIBRARY + FAULTS[fault]
     assert LIBRARY + FAULTS[fault] in ort
 
 
-def test_torch_loads_a_faulty_library_and_lives(folder: Path) -> None:
-    """C++ programs load the library alone. What is sound is there, the faulty op is not."""
+def test_torch_loads_a_library_with_a_faulty_op(folder: Path) -> None:
+    """As C++ programs load it, without Python. It provides the correct ops, but not the faulty
+    one."""
     said = _say(
         folder,
         """
@@ -119,7 +122,7 @@ print(faults().decode())
 
 
 @pytest.mark.parametrize("cpp_type", ["int64_t", "long double", "Word"])
-def test_a_type_of_cpp_that_is_no_dtype_does_not_compile(cpp_type: str, tmp_path: Path) -> None:
+def test_a_cpp_type_without_a_dtype_does_not_compile(cpp_type: str, tmp_path: Path) -> None:
     source = tmp_path / "kernel.cpp"
     source.write_text(
         '#include "myops/op.h"\nusing namespace myops;\nstruct Word {};\n'
@@ -149,10 +152,10 @@ except ImportError as error:
 """
 
 
-def test_a_name_that_the_dispatcher_has_is_refused(folder: Path) -> None:
+def test_a_name_that_is_taken_in_the_dispatcher_is_refused(folder: Path) -> None:
     assert _say(folder, TAKEN).strip() == (
         f"{LIBRARY}victim: schema: got victim(Tensor x, *, float factor=3.0) -> Tensor, expected "
-        "one that torch takes and no other library has"
+        "one that torch accepts, of a name that no other library has registered"
     )
 
 
@@ -175,7 +178,7 @@ for name in ("misspelt", "other_kind", "half_done"):
 """
 
 
-def test_faults_of_the_code_are_named_when_it_runs(folder: Path) -> None:
+def test_faults_of_a_kernel_are_named_in_the_call(folder: Path) -> None:
     expected = (
         "misspelt: fcator: got an attribute of this name in the code of the op, expected one of "
         "[factor]",
@@ -187,7 +190,7 @@ def test_faults_of_the_code_are_named_when_it_runs(folder: Path) -> None:
     assert _say(folder, CALLS).splitlines() == [text for text in expected for _ in range(3)]
 
 
-def test_any_number_of_ops(folder: Path) -> None:
+def test_a_library_of_160_ops_is_loaded(folder: Path) -> None:
     """160 ops with 320 overloads, of which each calls its own kernel, into `out` too."""
     said = _say(
         folder,
@@ -211,12 +214,12 @@ print(len(names))
 
 @pytest.mark.parametrize("domain", ["ai.onnx.ml", "aten", "quantized", "inductor", "com.microsoft"])
 @pytest.mark.parametrize("argument", ["domain", "namespace"])
-def test_prototypes_leave_the_domains_of_others_alone(domain: str, argument: str) -> None:
+def test_prototypes_in_reserved_domains_are_refused(domain: str, argument: str) -> None:
     names = {"domain": "mine_only", "namespace": "mine_only", argument: domain}
     if argument == "namespace" and "." in domain:
         names["namespace"] = "aten"
     with pytest.raises(
-        ValueError, match=f"{argument}: got .*, expected one that belongs to nobody"
+        ValueError, match=f"{argument}: got .*, expected a name that no other library uses"
     ):
         myops.prototype(
             lambda x: x, name="mine", types={"T": ["float32"]},

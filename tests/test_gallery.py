@@ -1,4 +1,5 @@
-"""examples/gallery: built as somebody's package against a wheel of ours; its tests, its picture."""
+"""examples/gallery, built as the package of another author against a wheel of ours: its tests and
+its demo."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_its_own_tests_pass(python: Path, package: Path, op: str) -> None:
+def test_tests_of_the_package_pass(python: Path, package: Path, op: str) -> None:
     command = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/test_{op}.py")
     text = run(*command, cwd=package)
     assert re.search(r"\n\d+ passed", text), text
@@ -36,15 +37,15 @@ def test_its_own_tests_pass(python: Path, package: Path, op: str) -> None:
     assert "skipped" not in text
 
 
-def test_the_picture(python: Path, package: Path, tmp_path: Path) -> None:
-    """Every op exported, run in ONNX Runtime, and compared bit for bit on the way."""
+def test_demo_draws_the_picture(python: Path, package: Path, tmp_path: Path) -> None:
+    """The demo exports every op, runs it in ONNX Runtime and compares the results bit for bit."""
     said = run(python, package / "demo.py", "gallery.png", cwd=tmp_path)
     assert said.count("agree bit for bit") == len(OPS)
     assert (tmp_path / "gallery.png").stat().st_size > 50_000
 
 
 @pytest.mark.slow
-def test_its_calls_keep_no_memory(python: Path, package: Path) -> None:
+def test_calls_of_the_package_leak_no_memory(python: Path, package: Path) -> None:
     found = leaks.ask("gallery", python)
     assert len(found) == 12
     assert not leaks.grown(found)

@@ -17,17 +17,17 @@ WITH_BODY = [name for name, facts in INDEX.items() if facts["body"]]
 
 
 @pytest.mark.parametrize("name", INDEX)
-def test_with_our_library(name: str) -> None:
+def test_golden_models_run_with_the_library(name: str) -> None:
     outputs = golden.run(name, myops.ort.get_library_path())
     golden.check(name, outputs, INDEX[name]["tolerance"])
 
 
 @pytest.mark.parametrize("name", WITH_BODY)
-def test_by_the_function_body(name: str) -> None:
+def test_golden_models_run_by_their_function_body(name: str) -> None:
     golden.check(name, golden.run(name, None), INDEX[name]["tolerance"])
 
 
-def test_the_files_are_those_of_the_release() -> None:
+def test_golden_files_have_their_recorded_hash() -> None:
     stored = {path.stem for path in golden.FOLDER.glob("*.onnx")}
     assert stored == set(INDEX)
     for name, facts in INDEX.items():
@@ -35,7 +35,7 @@ def test_the_files_are_those_of_the_release() -> None:
         assert digest == facts["sha256"], f"{name}.onnx has changed; add a file instead"
 
 
-def test_the_set_is_complete() -> None:
+def test_golden_models_cover_ops_dtypes_and_opsets() -> None:
     every = INDEX.values()
     nodes = {node for facts in every for node in facts["nodes"]}
     assert nodes == {info.onnx_type for info in _description.onnx_ops()}
@@ -47,8 +47,8 @@ def test_the_set_is_complete() -> None:
         assert {facts["opset"] for facts in of_it} >= opsets
 
 
-@pytest.mark.parametrize("spoil", ["a number", "a shape", "a dtype", "a name"])
-def test_the_check_notices(spoil: str) -> None:
+@pytest.mark.parametrize("corrupt", ["a number", "a shape", "a dtype", "a name"])
+def test_the_check_finds_wrong_outputs(corrupt: str) -> None:
     name = "node_add_int32_ir8"
     outputs = golden.run(name, myops.ort.get_library_path())
     golden.check(name, outputs, 0)
@@ -58,6 +58,6 @@ def test_the_check_notices(spoil: str) -> None:
         "a shape": {key: value[:1]},
         "a dtype": {key: value.astype(np.int64)},
         "a name": {"other": value},
-    }[spoil]
+    }[corrupt]
     with pytest.raises(AssertionError):
         golden.check(name, changed, 0)

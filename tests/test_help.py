@@ -35,7 +35,7 @@ KEY = Ed25519PrivateKey.generate()
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 # Run elsewhere, because it needs a package that is compiled: name -> test file.
 ELSEWHERE = {"myops.op_library": "test_your_own_op.py"}
-# What stays for the process: the example runs in one of its own.
+# Names whose example changes the process: it runs in a process of its own.
 FOR_THE_PROCESS = {
     "myops.ort.enable_pyops", "myops.onnx.register_interpolate", "myops.onnx.register_symbolic",
 }  # fmt: skip
@@ -49,8 +49,8 @@ sys.exit(doctest.DocTestRunner(optionflags={flags}).run(test).failed)
 
 
 def public() -> dict[str, Any]:
-    """What `dir` leads to from `myops`: functions, classes and modules; not what is in modules
-    within modules, such as myops.onnx.arrays."""
+    """The functions, classes and modules that `dir` shows for `myops` and its modules; not for
+    modules within modules, such as myops.onnx.arrays."""
     found: dict[str, Any] = {"myops": myops}
     for name in _names(myops):
         found[f"myops.{name}"] = value = getattr(myops, name)
@@ -70,8 +70,8 @@ def _names(module: ModuleType) -> list[str]:
 PUBLIC = public()
 
 
-def test_the_names_are_all_there() -> None:
-    """So that the test below does not pass for want of names."""
+def test_public_names_are_found() -> None:
+    """Otherwise the test below could pass without testing anything."""
     for name in ("myops.resize", "myops.Input", "myops.onnx.export", "myops.onnx.GraphError",
                  "myops.ort.session", "myops.nn.MyAdd", "myops.testing.checks",
                  "myops.build.extensions", "myops.onnx.arrays"):  # fmt: skip
@@ -153,7 +153,7 @@ def _module(name: str) -> ModuleType:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_example(name: str) -> None:
+def test_example_of_every_public_name_runs(name: str) -> None:
     test = example(name)
     assert test.examples, f"the docstring of {name} has no example (lines with >>>)"
     if name in ELSEWHERE:

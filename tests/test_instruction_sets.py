@@ -47,13 +47,13 @@ def run(name: str) -> subprocess.CompletedProcess[str]:
     return warm.run("-c", RUN, env=environment)
 
 
-def test_the_portable_set_is_always_there() -> None:
+def test_the_portable_set_is_always_available() -> None:
     assert SETS[-1] == "portable"
 
 
 @pytest.mark.quick
 @pytest.mark.skipif(len(SETS) < 2, reason="this CPU has the portable set alone")
-def test_every_set_has_parity_and_agrees_with_the_portable_one() -> None:
+def test_every_set_agrees_with_the_portable_one() -> None:
     found = {}
     for name in SETS:
         process = run(name)
@@ -96,7 +96,7 @@ for result in results:
 
 
 @pytest.mark.parametrize("name", [SETS[0], "portable"])
-def test_stores_past_the_caches_change_no_bit(name: str) -> None:
+def test_non_temporal_stores_change_no_bit(name: str) -> None:
     found = []
     for streaming in "01":
         environment = {**os.environ, "MYOPS_ISA": name, "MYOPS_STREAMING_STORES": streaming}

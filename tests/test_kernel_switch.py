@@ -1,4 +1,4 @@
-"""MYOPS_DISABLE_KERNEL: what the other kernels compute in place of one that is off."""
+"""MYOPS_DISABLE_KERNEL: the other kernels compute the results of one that is disabled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 import warm
 from reference_deform_conv2d import deform_conv2d as reference
 
-# Many offset groups with few channels each: all strategies of the gradients are possible.
+# Many offset groups with few channels each, for which every strategy of the gradients can run.
 CALLS = """
 import json, sys
 import numpy as np, torch, myops
@@ -74,7 +74,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
     return found
 
 
-def test_without_it_the_kernels_are_chosen(ran: dict[str, Ran]) -> None:
+def test_without_the_variable_all_kernels_are_chosen(ran: dict[str, Ran]) -> None:
     names, _ = ran["nothing"]
     assert {"side_by_side", "with_data_gradient"} <= set(names["deform"])
     for kind, kernel in {
@@ -84,7 +84,7 @@ def test_without_it_the_kernels_are_chosen(ran: dict[str, Ran]) -> None:
         assert kernel in names[f"add {kind} torch.float32"]
 
 
-def test_what_is_off_does_not_run(ran: dict[str, Ran]) -> None:
+def test_disabled_kernels_do_not_run(ran: dict[str, Ran]) -> None:
     for title, off in OFF.items():
         kernels = {kernel for found in ran[title][0].values() for kernel in found}
         assert kernels.isdisjoint(name.partition(".")[2] for name in off)
@@ -95,14 +95,14 @@ def test_what_is_off_does_not_run(ran: dict[str, Ran]) -> None:
     }  # fmt: skip
 
 
-def test_equal_bits_where_they_are_promised(ran: dict[str, Ran]) -> None:
+def test_kernels_with_promised_equal_bits_have_them(ran: dict[str, Ran]) -> None:
     expected = ran["nothing"][1]
     for title in ("my_add", "with_data_gradient"):
         for name, array in ran[title][1].items():
             assert np.array_equal(array, expected[name]), (title, name)
 
 
-def test_the_others_agree_with_the_reference(ran: dict[str, Ran]) -> None:
+def test_other_kernels_agree_with_the_reference(ran: dict[str, Ran]) -> None:
     given = ran["nothing"][1]
     x, offset, w = (
         torch.from_numpy(given[name]).double().requires_grad_(True) for name in ("x", "offset", "w")
@@ -115,7 +115,7 @@ def test_the_others_agree_with_the_reference(ran: dict[str, Ran]) -> None:
             assert error < 1e-4 * float(right.abs().max()), (title, number)
 
 
-def test_every_name_is_in_the_code() -> None:
+def test_every_name_of_a_kernel_is_in_the_code() -> None:
     source = "".join(path.read_text() for path in Path(__file__).parents[1].glob("csrc/ops/**/*.h"))
     for names in OFF.values():
         assert all(f'kernel_enabled("{name}")' in source for name in names)

@@ -1,4 +1,4 @@
-"""The files of the package: no import circle among them, and what an import brings with it."""
+"""The files of the package: they have no import circle; and which modules an import loads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPILED = "myops._numpy"  # no Python file
 
 
 def modules_of(package: Path) -> dict[str, Path]:
-    """Dotted name -> file; what `myops new` copies is no part of the package."""
+    """{dotted name: file}, without the template of `myops new`."""
     found = {}
     for file in package.rglob("*.py"):
         parts = file.relative_to(package.parent).with_suffix("").parts
@@ -29,7 +29,7 @@ def modules_of(package: Path) -> dict[str, Path]:
 
 
 def runs(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a file, functions included, but for what only type checkers read."""
+    """The nodes of a file, also inside functions, without blocks for type checkers only."""
     for node in ast.iter_child_nodes(tree):
         yield node
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -81,7 +81,7 @@ def graph_of(package: Path) -> dict[str, set[str]]:
     return {name: imports_of(file.read_text(), known) - {name} for name, file in known.items()}
 
 
-def test_no_import_circle() -> None:
+def test_package_has_no_import_circle() -> None:
     graph = graph_of(PACKAGE)
     assert len(graph) > 200
     assert sum(map(len, graph.values())) > 700
@@ -89,7 +89,7 @@ def test_no_import_circle() -> None:
     assert " -> ".join(circle_in(graph)) == ""
 
 
-def test_a_circle_is_found(tmp_path: Path) -> None:
+def test_an_import_circle_is_found(tmp_path: Path) -> None:
     package = tmp_path / "pack"
     (package / "inner").mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -117,7 +117,7 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
         ("myops.ort.pyops", ["torch"]),
     ],
 )
-def test_what_an_import_brings(imported: str, absent: list[str]) -> None:
+def test_an_import_loads_no_other_package(imported: str, absent: list[str]) -> None:
     code = f"import sys, {imported}; print(sorted({set(absent)} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
@@ -127,7 +127,7 @@ def test_what_an_import_brings(imported: str, absent: list[str]) -> None:
     ("before", "imported", "most"),
     [("numpy", "myops", 35), ("onnxruntime", "myops.ort", 50), ("torch", "myops", 25)],
 )
-def test_an_import_brings_few_modules(before: str, imported: str, most: int) -> None:
+def test_an_import_loads_few_modules(before: str, imported: str, most: int) -> None:
     """docs/performance.md has the times; on a busy machine the number of modules says more."""
     code = (
         f"import sys, {before}; before = set(sys.modules); import {imported}; "
@@ -138,7 +138,7 @@ def test_an_import_brings_few_modules(before: str, imported: str, most: int) -> 
 
 
 @pytest.mark.parametrize("switch", ["", "0"])
-def test_import_hook(switch: str) -> None:
+def test_import_hook_is_installed_and_removed(switch: str) -> None:
     """One finder, until torch's exporter is imported; none with MYOPS_IMPORT_HOOK=0."""
     code = (
         "import sys\n"
@@ -156,7 +156,7 @@ def test_import_hook(switch: str) -> None:
 
 @pytest.mark.parametrize("switch", ["", "0"])
 def test_exports_with_and_without_the_hook(switch: str) -> None:
-    """The first that touches an op is the export; without the hook, the table is passed."""
+    """The export is the first use of an op; without the hook, the translation table is passed."""
     table = ", custom_translation_table=myops.onnx.translation_table()" if switch == "0" else ""
     code = (
         "import torch, myops\n"
@@ -174,7 +174,7 @@ def test_exports_with_and_without_the_hook(switch: str) -> None:
     assert done.stdout.split("\n")[-3:-1] == ["['MyAdd']", "['MyAdd']"], done.stdout + done.stderr
 
 
-def test_documented_modules_keep_their_names() -> None:
+def test_documented_modules_are_importable() -> None:
     for name in ("arrays", "lowering", "matrix", "module_paths"):
         code = f"import myops.onnx.{name} as it; assert it.__all__"
         assert not subprocess.run([sys.executable, "-c", code], capture_output=True).returncode

@@ -1,4 +1,4 @@
-"""Op libraries of packages: what is found, and what is refused in words.
+"""Op libraries of packages: which are found, and which are refused with an error.
 
 That a built package works is tested in test_your_own_op.py.
 """
@@ -31,12 +31,12 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return folder.name
 
 
-def test_a_domain_that_is_taken(clone: str) -> None:
+def test_a_domain_that_is_taken_is_refused(clone: str) -> None:
     with pytest.raises(ValueError, match=r"its domain 'myops' .* is taken by <op library 'myops'"):
         myops.op_library(clone)
 
 
-def test_two_modules_of_one_kind_live_side_by_side(clone: str) -> None:
+def test_two_modules_have_their_own_types(clone: str) -> None:
     """Each with its own types and errors, as two packages have them."""
     module = _libraries._load(clone, _libraries._folder_of(clone))
     assert module is not _numpy
@@ -49,7 +49,9 @@ def test_two_modules_of_one_kind_live_side_by_side(clone: str) -> None:
             op.call([np.ones(2), np.ones(3)], {}, 1)
 
 
-def test_another_version(clone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_a_library_is_refused(
+    clone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_numpy, "INTERFACE", _numpy.INTERFACE + 1)
     monkeypatch.delitem(sys.modules, f"{clone}._numpy", raising=False)
     with pytest.raises(ImportError, match="built with another version of myops"):
@@ -64,13 +66,13 @@ def test_another_version(clone: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("json", r"json has no compiled module _numpy .* Build it with `pip install .`"),
     ],
 )
-def test_packages_without_an_op_library(package: str, text: str) -> None:
+def test_packages_without_an_op_library_are_refused(package: str, text: str) -> None:
     with pytest.raises(ImportError, match=text):
         myops.op_library(package)
 
 
-def test_a_package_that_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its metadata states a domain, and its library is not there."""
+def test_a_broken_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its metadata states a domain, but its library is missing."""
     monkeypatch.setattr(_libraries, "installed", lambda: {"broken_domain": "json"})
     value = onnx.helper.make_tensor_value_info
     node = onnx.helper.make_node("Op", ["x"], ["y"], domain="broken_domain")
@@ -84,7 +86,7 @@ def test_a_package_that_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
             myops.ort.session(given)
 
 
-def test_unknown_domains_stay_unknown() -> None:
+def test_unknown_domains_have_no_library() -> None:
     assert _libraries.find("com.microsoft") is None
     assert _libraries.find("") is None
     assert _libraries.find_node("myops", "NoSuchOp") is None

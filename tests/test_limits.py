@@ -1,4 +1,5 @@
-"""MYOPS_MAX_BYTES: a call that would take more memory is refused before it takes any, with the same
+"""MYOPS_MAX_BYTES: a call that would need more memory is refused before it allocates any, with the
+same
 text in torch, NumPy and ONNX Runtime. Each test runs in a process of its own, because the variable
 is read only once, at the first call."""
 
@@ -60,7 +61,7 @@ def passes(script: str, limit: str | None, *, fork: bool = True, **more: str) ->
 
 
 @pytest.mark.quick
-def test_outputs_copies_and_scratch_are_refused_alike() -> None:
+def test_outputs_copies_and_scratch_memory_are_limited() -> None:
     passes(
         """
 # Outputs: 4 GB are asked for, 1 MB is allowed.
@@ -105,7 +106,7 @@ assert texts == ["accepted"] * 3, texts
     )
 
 
-def test_tables_of_an_earlier_call_count_like_new_ones() -> None:
+def test_tables_of_an_earlier_call_count_as_new_ones() -> None:
     passes(
         """
 myops.resize  # loads the library of torch, which both calls go to
@@ -125,7 +126,7 @@ for _ in range(2):
     )
 
 
-def test_scratch_memory_is_refused_alike() -> None:
+def test_scratch_memory_is_limited_in_every_runtime() -> None:
     passes(
         """
 picture, weight = np.ones((1, 64, 30, 30), np.float32), np.ones((64, 64, 3, 3), np.float32)
@@ -156,7 +157,7 @@ def grad_refusal(rows, columns, scale, mode):  # of the gradient, which only tor
 """
 
 
-def test_tables_are_refused_alike() -> None:
+def test_tables_are_limited_in_every_runtime() -> None:
     passes(
         TABLES
         + """
@@ -186,8 +187,9 @@ for mode in MODES:
     )
 
 
-def test_tables_take_no_more_than_was_counted() -> None:
-    """Lengths grow until the call is refused; the process must not have grown by more."""
+def test_tables_take_no_more_than_is_counted() -> None:
+    """Lengths grow until the call is refused; the process must not have grown by more than the
+    limit."""
     passes(
         TABLES
         + """
@@ -236,7 +238,7 @@ for keep in (0.7, 0.003):
     )
 
 
-def test_without_a_setting_the_limit_is_the_memory_of_the_machine_or_container() -> None:
+def test_the_default_limit_is_the_memory_of_the_machine_or_container() -> None:
     passes(
         """
 import os
@@ -293,7 +295,7 @@ assert torch.ops.myops.my_add(many[0], many[0]).item() == 3
     )
 
 
-def test_a_setting_that_is_no_number_of_bytes_is_refused() -> None:
+def test_a_wrong_setting_is_refused() -> None:
     """A refused setting is read again at the next call."""
     passes(
         """

@@ -1,4 +1,5 @@
-"""tests/data/many_ops: a package of 200 ops loads, and its calls cost what those of one op cost."""
+"""tests/data/many_ops: a package of 200 ops loads, and its calls are as fast as those of a package
+with one op."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pathlib import Path
 from installed import ROOT, copied, install, run
 
 
-def test_200_ops(python: Path, tmp_path: Path) -> None:
+def test_a_package_of_200_ops_loads_and_runs(python: Path, tmp_path: Path) -> None:
     package = copied(ROOT / "tests" / "data" / "many_ops", tmp_path / "many_ops")
     install(python, package)
     found = json.loads(run(python, "check.py", cwd=package))

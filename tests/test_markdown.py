@@ -1,4 +1,4 @@
-"""Notes in a page: Markdown becomes HTML, and nothing in it becomes part of the page otherwise."""
+"""Notes in a page: Markdown becomes HTML, and any other content is escaped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tags(text: str) -> set[tuple[str, str]]:
     return found
 
 
-def test_what_notes_are_made_of() -> None:
+def test_notes_become_html() -> None:
     text = rendered(
         "# One\n\n###### Six\n\n*a* **b** `c<d`\n\n- e\n- f\n\n1. g\n\n> h\n\n```\ni & j\n```\n\n"
         "| k | l |\n|:-:|--:|\n| m | `n` |\n\n[o](page.html#p) <https://example.org/q?r&s>\n\n---\n"
@@ -37,7 +37,7 @@ def test_what_notes_are_made_of() -> None:
     assert "style" not in text
 
 
-def test_empty_notes() -> None:
+def test_empty_notes_become_nothing() -> None:
     assert rendered("") == ""
     assert rendered("\n\n") == ""
 
@@ -49,7 +49,7 @@ def test_empty_notes() -> None:
     "file:///etc/passwd", "blob:x", "\x01javascript:alert(1)", "%6Aavascript:alert(1)",
 ])  # fmt: skip
 @pytest.mark.parametrize("form", ["[a]({})", "[a](<{}>)", "![a]({})", "<{}>", "[a]\n\n[a]: {}"])
-def test_links_that_are_none(url: str, form: str) -> None:
+def test_unsafe_links_stay_text(url: str, form: str) -> None:
     allowed = ("http:", "https:", "mailto:")
     for tag, attribute in tags(rendered(form.format(url))):
         assert tag in ("p", "a")
@@ -66,7 +66,7 @@ def test_links_that_are_none(url: str, form: str) -> None:
     '[a](b "c\\" onmouseover=\\"alert(1)")', '![" onerror="alert(1)](x)', "&lt;script&gt;",
     "[<img src=x>](y)", "```x\" onclick=\"alert(1)\n```",
 ])  # fmt: skip
-def test_html_in_notes_is_text(text: str) -> None:
+def test_html_in_notes_stays_text(text: str) -> None:
     found = tags(rendered(text))
     assert {tag for tag, _ in found} <= {"p", "a", "h3", "code", "pre", "div", "table", "thead",
                                          "tbody", "tr", "th", "td"}  # fmt: skip
@@ -74,10 +74,10 @@ def test_html_in_notes_is_text(text: str) -> None:
     assert names <= {"href", "title", "class", "role", "aria-label", "tabindex", "scope"}
 
 
-def test_what_cannot_be_seen_is_written_out() -> None:
+def test_invisible_characters_are_written_out() -> None:
     assert rendered("a\x1b[31mb\u202ec\x00") == "<p>a\\x1b[31mb\\u202ec\\x00</p>"
 
 
-def test_hostile_sizes() -> None:
+def test_deeply_nested_notes_are_converted() -> None:
     for text in ("[" * 20_000, "*" * 20_000, "> " * 5_000 + "a", "- " * 5_000 + "a", "`" * 20_000):
         assert rendered(text)

@@ -26,7 +26,7 @@ def by_reference(x: Tensor, offset: Tensor, mask: Tensor | None, state: dict[str
 
 
 def random_state(*names: str, planes: int = 0) -> dict[str, Tensor]:
-    """What the other library would save, under its names."""
+    """A state as the other library would save it, with its names."""
     shapes = {
         "weight": (OUT, IN // 2, *KERNEL),
         "bias": (OUT,),
@@ -44,7 +44,7 @@ def moves(x: Tensor, state: dict[str, Tensor]) -> Tensor:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("masked", [True, False])
-def test_deform_conv2d_loads_what_torchvision_saves(bias: bool, masked: bool) -> None:
+def test_deform_conv2d_loads_the_state_of_torchvision(bias: bool, masked: bool) -> None:
     state = random_state("weight", *(["bias"] if bias else []))
     layer = myops.nn.DeformConv2d(IN, OUT, KERNEL, bias=bias, **SETTINGS).double()
     assert list(layer.state_dict()) == list(state)
@@ -55,7 +55,7 @@ def test_deform_conv2d_loads_what_torchvision_saves(bias: bool, masked: bool) ->
     torch.testing.assert_close(layer(x, offset, mask), by_reference(x, offset, mask, state))
 
 
-def test_deform_conv2d_starts_as_a_convolution_does() -> None:
+def test_deform_conv2d_is_initialised_as_a_convolution() -> None:
     torch.manual_seed(3)
     layer = myops.nn.DeformConv2d(IN, OUT, KERNEL, **SETTINGS)
     torch.manual_seed(3)
@@ -65,7 +65,7 @@ def test_deform_conv2d_starts_as_a_convolution_does() -> None:
     torch.testing.assert_close(layer(x, torch.zeros(2, 2 * TAPS, 4, 7)), plain(x))
 
 
-def test_pack_loads_what_mmcv_saves() -> None:
+def test_pack_loads_the_state_of_mmcv() -> None:
     state = random_state("weight", "conv_offset.weight", "conv_offset.bias", planes=2)
     layer = myops.nn.DeformConv2dPack(IN, OUT, KERNEL, deform_groups=GROUPS, **SETTINGS).double()
     assert set(layer.state_dict()) == set(state)
@@ -75,7 +75,7 @@ def test_pack_loads_what_mmcv_saves() -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_modulated_pack_loads_what_mmcv_saves(bias: bool) -> None:
+def test_modulated_pack_loads_the_state_of_mmcv(bias: bool) -> None:
     names = ["weight", *(["bias"] if bias else []), "conv_offset.weight", "conv_offset.bias"]
     state = random_state(*names, planes=3)
     layer = myops.nn.ModulatedDeformConv2dPack(
@@ -84,14 +84,14 @@ def test_modulated_pack_loads_what_mmcv_saves(bias: bool) -> None:
     assert set(layer.state_dict()) == set(state)
     layer.load_state_dict(state)
     x = torch.randn(2, IN, 9, 8, dtype=torch.float64)
-    # As mmcv computes it: three equal parts, of which the first two are the offsets.
+    # As in mmcv: three equal parts, of which the first two are the offsets.
     first, second, mask = moves(x, state).chunk(3, dim=1)
     offset = torch.cat([first, second], dim=1)
     torch.testing.assert_close(layer(x), by_reference(x, offset, mask.sigmoid(), state))
 
 
 @pytest.mark.parametrize("deep", [True, False])
-def test_modulated_pack_loads_what_centernet_saves(deep: bool) -> None:
+def test_modulated_pack_loads_the_state_of_centernet(deep: bool) -> None:
     """Its class calls the convolution conv_offset_mask, and its groups deformable_groups."""
     names = ["weight", "bias", "conv_offset.weight", "conv_offset.bias"]
     state = random_state(*names, planes=3)
@@ -111,7 +111,7 @@ def test_modulated_pack_loads_what_centernet_saves(deep: bool) -> None:
     torch.testing.assert_close(network(x), by_reference(x, offset, mask.sigmoid(), state))
 
 
-def test_packs_start_undeformed() -> None:
+def test_packs_start_with_zero_offsets() -> None:
     x = torch.randn(2, 4, 7, 6)
     for kind, factor in ((myops.nn.DeformConv2dPack, 1), (myops.nn.ModulatedDeformConv2dPack, 0.5)):
         layer = kind(4, 8, 3, padding=1, bias=True, deform_groups=2)
@@ -123,7 +123,7 @@ def test_packs_start_undeformed() -> None:
         assert bound * 0.9 < layer.weight.abs().max() <= bound
 
 
-def test_packs_learn_their_offsets() -> None:
+def test_packs_train_their_offsets() -> None:
     torch.manual_seed(0)
     x, wanted = torch.randn(4, 2, 8, 8), torch.randn(4, 3, 8, 8)
     layer = myops.nn.ModulatedDeformConv2dPack(2, 3, 3, padding=1)
@@ -140,7 +140,7 @@ def test_packs_learn_their_offsets() -> None:
     assert layer.conv_offset.bias.abs().max() > 0.05
 
 
-def test_dtypes_and_layouts() -> None:
+def test_layers_in_other_dtypes_and_layouts() -> None:
     layer = myops.nn.ModulatedDeformConv2dPack(4, 4, 3, padding=1)
     torch.nn.init.normal_(layer.conv_offset.weight, std=0.1)
     x = torch.randn(2, 4, 6, 5)
@@ -204,13 +204,15 @@ REFUSALS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "sizes", "named", "text"), REFUSALS)
-def test_refusals(kind: str, sizes: Any, named: dict[str, Any], text: str) -> None:
+def test_wrong_arguments_are_refused(
+    kind: str, sizes: Any, named: dict[str, Any], text: str
+) -> None:
     with pytest.raises(ValueError, match=kind) as info:
         getattr(myops.nn, kind)(*sizes, **named)
     assert str(info.value) == text
 
 
-def test_repr_shows_what_differs_from_the_defaults() -> None:
+def test_repr_shows_settings_other_than_the_defaults() -> None:
     layer = myops.nn.DeformConv2dPack(6, 4, 3, padding=1, deform_groups=2)
     assert repr(layer).startswith(
         "DeformConv2dPack(\n  6, 4, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1), "

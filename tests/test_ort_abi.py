@@ -53,8 +53,10 @@ def test_declarations_equal_the_official_header() -> None:
         ("Status* (*compute_v2)", "void (*compute_v2)", "KernelComputeV2: signature"),
     ],
 )
-def test_the_check_notices_mistakes(tmp_path: Path, right: str, wrong: str, complaint: str) -> None:
-    """A check that compiles whatever we declare would be no check."""
+def test_a_wrong_declaration_does_not_compile(
+    tmp_path: Path, right: str, wrong: str, complaint: str
+) -> None:
+    """Otherwise the check could compile with any declaration."""
     declared = (ROOT / "csrc" / "adapters" / "ort" / "abi.h").read_text()
     assert right in declared
     (tmp_path / "adapters" / "ort").mkdir(parents=True)

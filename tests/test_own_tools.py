@@ -1,4 +1,4 @@
-"""What the tests themselves are made with: programs in forks, covering arrays, shared folders."""
+"""The tools of the tests: programs in forks, covering arrays, shared folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCRIPT = "import os, sys; print(sys.argv[1:], os.getcwd(), os.environ['WORD'], _
 
 
 @pytest.mark.parametrize("without_myops", [False, True])
-def test_a_program_in_a_fork_is_one_in_a_process(without_myops: bool, tmp_path: Path) -> None:
+def test_a_forked_program_behaves_as_a_process(without_myops: bool, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT + "import beside\n")
     (tmp_path / "beside.py").write_text("raise SystemExit(7)\n")
     environment = {**os.environ, "WORD": "a b"}
@@ -42,7 +42,7 @@ def test_a_program_in_a_fork_is_one_in_a_process(without_myops: bool, tmp_path: 
         assert fork.stderr.splitlines()[-1:] == done.stderr.splitlines()[-1:]
 
 
-def test_a_fork_that_hangs_is_ended_and_the_next_runs() -> None:
+def test_a_hanging_fork_is_killed() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         warm.run("-c", "import time; print('begun', flush=True); time.sleep(60)", timeout=0.5)
     before = warm.used
@@ -51,12 +51,12 @@ def test_a_fork_that_hangs_is_ended_and_the_next_runs() -> None:
     assert warm.used > before
 
 
-def test_a_fork_knows_nothing_of_another() -> None:
+def test_forks_do_not_share_state() -> None:
     code = "import torch; print(hasattr(torch, 'left')); torch.left = 1; torch.set_num_threads(3)"
     assert [warm.run("-c", code).stdout for _ in range(2)] == ["False\n"] * 2
 
 
-def test_covering_arrays_cover(rng: np.random.Generator) -> None:
+def test_covering_arrays_have_every_pair(rng: np.random.Generator) -> None:
     for _ in range(10):
         axes = [[*range(n)] for n in rng.integers(1, 6, rng.integers(2, 5))]
         rows = pairs.covering(*axes)
@@ -66,7 +66,7 @@ def test_covering_arrays_cover(rng: np.random.Generator) -> None:
             assert found == {*itertools.product(axes[i], axes[j])}
 
 
-def test_a_folder_is_made_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_shared_folder_is_made_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     made = []
 
     def make(folder: Path) -> None:

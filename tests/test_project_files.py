@@ -1,4 +1,4 @@
-"""Facts that several files of the project state: each is written once, or compared here."""
+"""Facts that several files of the project state are written once, or compared here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_cmake_has_the_version(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "cmake", tmp_path / "cmake")
     (tmp_path / "python" / "myops").mkdir(parents=True)
     shutil.copy(PACKAGE / "_version.py", tmp_path / "python" / "myops")
-    # What stands before project() and project() itself; the rest would compile.
+    # The lines up to project(); the rest would compile.
     text = (ROOT / "CMakeLists.txt").read_text()
     head = text[: text.index("\n", text.index("project(myops"))]
     text = head.replace("LANGUAGES CXX", "LANGUAGES NONE")
@@ -88,7 +88,7 @@ def _distribution(requirement: str) -> str:
     return _normal(re.split(r"[\s\[<>=!~;]", requirement)[0])
 
 
-# Imported where it is there, and never needed.
+# Imported if installed, but never required.
 OPTIONAL = {
     "torchvision": "its deform_conv2d is replaced or exported where it is installed",
     "IPython": "results show themselves in notebooks, which bring it",
@@ -146,7 +146,7 @@ def test_pre_commit_runs_what_lint_runs() -> None:
 # ---- What the public CI runs.
 
 
-def test_the_workflow_calls_targets_that_there_are() -> None:
+def test_the_workflow_calls_existing_targets() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is of the extra docs")
     makefile = (ROOT / "Makefile").read_text()
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
@@ -157,7 +157,7 @@ def test_the_workflow_calls_targets_that_there_are() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_the_workflow_has_every_python() -> None:
+def test_the_workflow_tests_every_python() -> None:
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
     tried = {tuple(map(int, item.split("."))) for item in re.findall(r'python: "([\d.]+)"', text)}
     least = tuple(map(int, PROJECT["requires-python"].removeprefix(">=").split(".")))

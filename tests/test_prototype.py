@@ -1,4 +1,4 @@
-"""myops.prototype: a NumPy function and a description make an op that has everything but speed."""
+"""myops.prototype: a NumPy function and a description make an op with everything except speed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Model(torch.nn.Module):
         return self.op(x, limit=2.0) + 1
 
 
-def test_torch(soft_clip: Callable[..., Any]) -> None:
+def test_a_prototype_runs_in_torch(soft_clip: Callable[..., Any]) -> None:
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     wanted = 2 * torch.tanh(x / 2)
     for result in (soft_clip(x, 2.0), soft_clip(x, limit=2.0), soft_clip(limit=2.0, x=x)):
@@ -81,7 +81,7 @@ def test_torch(soft_clip: Callable[..., Any]) -> None:
     assert "limit * tanh" in (soft_clip.__doc__ or "")
 
 
-def test_it_refuses_as_a_kernel_does(soft_clip: Callable[..., Any]) -> None:
+def test_a_prototype_refuses_as_a_kernel_does(soft_clip: Callable[..., Any]) -> None:
     x = torch.ones(3)
     with pytest.raises(RuntimeError, match="soft_clip: limit: got -1, expected a number above 0"):
         soft_clip(x, limit=-1.0)
@@ -94,7 +94,9 @@ def test_it_refuses_as_a_kernel_does(soft_clip: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-def test_exported(soft_clip: Callable[..., Any], exporter: str, tmp_path: Path) -> None:
+def test_a_prototype_is_exported(
+    soft_clip: Callable[..., Any], exporter: str, tmp_path: Path
+) -> None:
     file = str(tmp_path / "model.onnx")
     x, axes = torch.randn(3, 4), {"x": {0: "rows"}}
     model = myops.onnx.export(
@@ -118,7 +120,7 @@ def test_exported(soft_clip: Callable[..., Any], exporter: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32"])
-def test_lists_optional_inputs_and_16_bits(resample: Callable[..., Any], dtype: str) -> None:
+def test_lists_optional_inputs_and_16_bit_dtypes(resample: Callable[..., Any], dtype: str) -> None:
     array = np.arange(12).reshape(3, 4).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     x = torch.arange(12).reshape(3, 4).to(getattr(torch, dtype))
     for places in ([3, 1], torch.tensor([3, 1])):
@@ -158,7 +160,9 @@ class Columns(torch.nn.Module):
         return self.op(x, places)[0]
 
 
-def test_without_a_gradient_or_standard_form(resample: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_prototype_without_gradient_and_standard_form(
+    resample: Callable[..., Any], tmp_path: Path
+) -> None:
     with pytest.raises(RuntimeError, match=r"prototypes.resample is not differentiable"):
         resample(torch.ones(3, 4, requires_grad=True), [0])[0].sum().backward()
     file = tmp_path / "model.onnx"
@@ -197,7 +201,7 @@ def described(**changes: Any) -> dict[str, Any]:
         ({"outputs": [myops.Output("x", "T", "?")]}, "names: got 'x', expected each name once"),
         ({"domain": "a b"}, "domain: got 'a b', expected letters"),
         ({"domain": "myops"}, "the domain is taken by <op library 'myops'"),
-        ({"domain": "other", "namespace": "myops"}, "'myops' is that of the domain 'myops'"),
+        ({"domain": "other", "namespace": "myops"}, "'myops' belongs to the domain 'myops'"),
         (
             {"inputs": [myops.Input("x", "T", "?"), myops.Input("z", "T", "?")]},
             r"got double\(x.*, expected one that takes \(x, z\)",
@@ -209,7 +213,7 @@ def described(**changes: Any) -> dict[str, Any]:
         ({"name": "soft_clip", "onnx_type": "Double"}, "soft_clip .* is defined already"),
     ],
 )
-def test_descriptions_that_make_no_sense(
+def test_wrong_descriptions_are_refused(
     soft_clip: Callable[..., Any], changes: dict[str, Any], text: str
 ) -> None:
     def double(x: np.ndarray) -> np.ndarray:
@@ -230,14 +234,14 @@ def test_descriptions_that_make_no_sense(
         (lambda x: x.__iadd__(1), "read-only"),
     ],
 )
-def test_functions_that_do_not_keep_the_description(result: Callable[..., Any], text: str) -> None:
+def test_wrong_results_of_a_function_are_refused(result: Callable[..., Any], text: str) -> None:
     # The same op each time: defined again, it takes the new function.
     op = myops.prototype(lambda x: result(x), **described(name="wrong"))
     with pytest.raises(RuntimeError, match=text):
         op(torch.ones(3))
 
 
-def test_defined_again() -> None:
+def test_a_prototype_can_be_redefined() -> None:
     first = myops.prototype(lambda x: x + 1, **described(name="again"))
     compiled = torch.compile(first, fullgraph=True)
     assert compiled(torch.zeros(1)).item() == 1
@@ -251,7 +255,7 @@ def test_defined_again() -> None:
         myops.prototype(lambda x: x, **described(name="again", doc="Another."))
 
 
-def test_the_package_that_it_became_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prototype_of_an_installed_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """(test_your_own_op.py does this with a package that is built.)"""
     installed = _libraries.Library("became", "became", "became_package")
     installed.ops["double"] = _libraries.OURS.ops["my_add"]
@@ -267,7 +271,7 @@ def test_the_package_that_it_became_is_installed(monkeypatch: pytest.MonkeyPatch
     assert draft(torch.ones(2)).tolist() == [2, 2]
 
 
-def test_the_package_in_the_process_of_the_prototype(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_is_refused_after_its_prototype(monkeypatch: pytest.MonkeyPatch) -> None:
     myops.prototype(lambda x: 2 * x, **described(domain="held", name="double"))
     module = SimpleNamespace(DOMAIN="held", NAMESPACE="held", OPS=[])
     monkeypatch.setattr(_libraries, "_folder_of", lambda package: Path())

@@ -71,7 +71,7 @@ nms = myops.prototype(
 
 
 def concat_numpy(tensors: Any, *, axis: int) -> Any:
-    """Tensors, one behind the other."""
+    """The concatenation of tensors."""
     return np.concatenate(tensors, axis)
 
 
@@ -108,7 +108,7 @@ concat = myops.prototype(
 
 
 def extremes_numpy(x: Any, weight: Any, *, return_low: bool) -> Any:
-    """The largest element, on demand the smallest, and the largest times a weight."""
+    """The largest element, optionally the smallest, and the largest times a weight."""
     low = x.min(0) if return_low else None
     return x.max(0), low, None if weight is None else x.max(0) * weight
 
@@ -182,13 +182,15 @@ FOUND = [
 
 
 @pytest.mark.parametrize("check", FOUND, ids=str)
-def test_family(check: Any) -> None:
+def test_prototypes_pass_every_family(check: Any) -> None:
     check()
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_a_list_behind_another_input(tmp_path: Path, exporter: str, weighted: bool) -> None:
+def test_a_list_of_tensors_after_another_input(
+    tmp_path: Path, exporter: str, weighted: bool
+) -> None:
     """Each tensor is once among the inputs of the node, where the first one is left out too."""
 
     class Model(torch.nn.Module):
@@ -207,7 +209,7 @@ def test_a_list_behind_another_input(tmp_path: Path, exporter: str, weighted: bo
 @pytest.mark.filterwarnings("ignore::myops.onnx.MissingBodyWarning")
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.parametrize("low", [False, True])
-def test_torch_ops_of_outputs_that_are_left_out(tmp_path: Path, exporter: str, low: bool) -> None:
+def test_torch_ops_with_outputs_left_out(tmp_path: Path, exporter: str, low: bool) -> None:
     """Where `extremes` returns None, torch.ops has an empty tensor, and so has the file. The node
     has no outputs behind the last that is computed."""
 

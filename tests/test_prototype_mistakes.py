@@ -35,14 +35,14 @@ def _attribute(name: str, default: Any = 1, **settings: Any) -> dict[str, Any]:
 DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "input_keyword": (
         {"inputs": [myops.Input("lambda", "T", ".")]},
-        "lambda: got a name that Python has, expected another name",
+        "lambda: got a word that Python reserves, expected another name",
     ),
     "input_self": (
         {"inputs": [myops.Input("self", "T", ".")]},
-        "self: got a name that Python has, expected another name",
+        "self: got a word that Python reserves, expected another name",
     ),
-    "attribute_keyword": (_attribute("class"), "class: got a name that Python has"),
-    "attribute_self": (_attribute("self"), "self: got a name that Python has"),
+    "attribute_keyword": (_attribute("class"), "class: got a word that Python reserves"),
+    "attribute_self": (_attribute("self"), "self: got a word that Python reserves"),
     "namespace_keyword": (
         {"namespace": "class"},
         "namespace: got 'class', expected another name than a word of Python",
@@ -59,9 +59,9 @@ DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
             "function": lambda *x: x[0],
             "shape": lambda inputs, _: [inputs[0].shape],
         },
-        "schema: got mistakes::.*, expected one that torch takes",
+        "schema: got mistakes::.*, expected one that torch accepts",
     ),
-    "name_keyword": ({"name": "import"}, "import: name: got a name that Python has"),
+    "name_keyword": ({"name": "import"}, "import: name: got a word that Python reserves"),
     "generator": (
         {**_attribute("generator"), "random": True},
         "generator: got an input or attribute of this name in a random op",
@@ -98,7 +98,7 @@ DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("mistake", DESCRIPTIONS)
-def test_descriptions(mistake: str) -> None:
+def test_mistakes_in_descriptions_are_named(mistake: str) -> None:
     settings, text = DESCRIPTIONS[mistake]
     with pytest.raises((ValueError, RuntimeError), match=text):
         made(**settings)
@@ -120,7 +120,7 @@ RULES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.parametrize("mistake", RULES)
-def test_shape_rules(mistake: str, traced: bool) -> None:
+def test_mistakes_in_shape_rules_are_named(mistake: str, traced: bool) -> None:
     result, text = RULES[mistake]
     op = made(shape=lambda inputs, attributes: result)
     call = torch.compile(op, backend="eager") if traced else op
@@ -154,7 +154,7 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("mistake", RESULTS)
-def test_results(mistake: str) -> None:
+def test_mistakes_in_results_are_named(mistake: str) -> None:
     function, text = RESULTS[mistake]
     with pytest.raises(RuntimeError, match=text):
         made(lambda x: function(x))(torch.ones(2, 3))

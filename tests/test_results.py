@@ -78,7 +78,7 @@ ONE = np.ones((1, 3), np.float32)
 
 
 def explained() -> Explanation:
-    """A call whose every text is a trap."""
+    """A call in which every text is hostile."""
     tensor = {"name": NASTY, "dtype": "float32", "shape": [2], "layout": "contiguous"}
     plan = [Step(NASTY, NASTY, NASTY, 2, 10**6, 0.5)]
     call = Call(nasty("op"), nasty("d"), "torch", nasty("n"), [tensor], [tensor], {NASTY: NASTY},
@@ -87,7 +87,7 @@ def explained() -> Explanation:
 
 
 def added() -> onnx.ModelProto:
-    """A node of ours with a name that is a trap."""
+    """A node of ours with a hostile name."""
     info = helper.make_tensor_value_info
     node = helper.make_node("MyAdd", ["x", "x"], ["y"], nasty("add"), domain="myops")
     types = (TensorProto.FLOAT, [3])
@@ -119,7 +119,7 @@ def results() -> dict[str, Any]:
 
 @pytest.mark.parametrize("width", [40, 80, 400])
 @pytest.mark.parametrize("name", RESULTS)
-def test_print_to_a_console(name: str, width: int, results: dict[str, Any]) -> None:
+def test_results_print_to_a_console(name: str, width: int, results: dict[str, Any]) -> None:
     """Any console of rich: no markup, emoji or control character of a name takes effect."""
     text = io.StringIO()
     assert results[name].print(Console(file=text, width=width, force_terminal=True)) is None
@@ -136,7 +136,7 @@ def test_print_to_a_console(name: str, width: int, results: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_print_without_a_console(
+def test_results_print_without_a_console(
     name: str, results: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     results[name].print()
@@ -172,7 +172,7 @@ class Fragment(html.parser.HTMLParser):
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_html_is_one_element_with_everything_escaped(name: str, results: dict[str, Any]) -> None:
+def test_html_is_one_element_with_escaped_text(name: str, results: dict[str, Any]) -> None:
     text = results[name]._repr_html_()
     found = Fragment(text)
     assert text.startswith('<div class="myops fragment">')
@@ -185,7 +185,7 @@ def test_html_is_one_element_with_everything_escaped(name: str, results: dict[st
         assert SHOWN in found.text
 
 
-def test_inspect_prints_what_the_command_prints(tmp_path: Path) -> None:
+def test_inspect_prints_as_the_command_does(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from myops.cli import app
@@ -205,7 +205,7 @@ def test_inspect_prints_what_the_command_prints(tmp_path: Path) -> None:
         assert fact in shown
 
 
-def test_simplify_shows_what_changed() -> None:
+def test_simplify_shows_the_changes() -> None:
     result = myops.onnx.simplify(model())
     text = io.StringIO()
     result.print(Console(file=text, width=100))
@@ -218,7 +218,7 @@ def test_simplify_shows_what_changed() -> None:
     assert "numbers not compared" in unchecked._repr_html_()
 
 
-def test_long_lists_are_cut_in_a_notebook_and_say_so() -> None:
+def test_long_lists_are_cut_in_a_notebook() -> None:
     found = Examined("does not load", "no", [Finding("c", "error", "w", nodes=["n"] * 900)])
     assert "400 more nodes are not shown" in found._repr_html_()
     long = report()
@@ -230,7 +230,7 @@ def test_long_lists_are_cut_in_a_notebook_and_say_so() -> None:
     assert "400 more nodes are not shown" in myops.onnx.inspect(many)._repr_html_()
 
 
-def test_a_report_of_the_doctor_that_holds_nothing_can_be_shown() -> None:
+def test_an_empty_report_of_the_doctor_is_shown() -> None:
     for found in (Examined(), Examined(summary=NASTY)):
         assert "<div" in found._repr_html_()
         found.print(Console(file=io.StringIO()))

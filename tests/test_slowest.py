@@ -1,4 +1,5 @@
-"""scripts/slowest.py: what a test takes, programs that it starts included, in a page."""
+"""scripts/slowest.py: the times of tests, with the programs that they start, as a table in a
+page."""
 
 from __future__ import annotations
 
@@ -45,10 +46,10 @@ def test_the_slowest_come_first_and_a_table_is_replaced(tmp_path: Path) -> None:
     assert rows == [("1", "test_that_starts_a_program"), ("0", "test_quick")]
 
 
-def test_the_list_of_slow_tests_keeps_what_a_run_left_out(tmp_path: Path) -> None:
+def test_the_list_keeps_tests_that_did_not_run(tmp_path: Path) -> None:
     file = tmp_path / "slow.txt"
     file.write_text(
-        "9.0 tests/test_slowest.py::test_what_make_test_leaves_out[a]\n"
+        "9.0 tests/test_slowest.py::test_make_test_leaves_out_the_slow_tests[a]\n"
         "8.5 tests/test_slowest.py::test_renamed\n"
         "8.0 tests/no_such_file.py::test_gone\n"
         "7.0 tests/test_docs.py::test_quicker_now\n"
@@ -58,7 +59,7 @@ def test_the_list_of_slow_tests_keeps_what_a_run_left_out(tmp_path: Path) -> Non
     slowest.update(found, file)
     assert slowest.slow(file) == {
         new: 0.9,
-        "tests/test_slowest.py::test_what_make_test_leaves_out[a]": 9.0,
+        "tests/test_slowest.py::test_make_test_leaves_out_the_slow_tests[a]": 9.0,
     }
 
 
@@ -71,14 +72,15 @@ def made(**seconds: float) -> tuple[list[Any], dict[str, float]]:
     return tests, seconds
 
 
-def test_what_make_test_leaves_out() -> None:
+def test_make_test_leaves_out_the_slow_tests() -> None:
     def left_out(**seconds: float) -> str:
         tests, took = made(**seconds)
         return " ".join(item.nodeid for item in slow_tests.slow_ones(tests, took))
 
     assert left_out() == ""
     assert left_out(da=0.2, tf=9) == "tf"
-    # Of an exporter that is slow with every model, the quickest; of models, as they are many, none.
+    # The quickest test stays for an exporter that is slow with every model; none stays for a model,
+    # because there are many.
     assert left_out(da=1, db=3, dc=0.5, dd=1, de=3, df=1) == "da dd df db de"
     assert left_out(da=9, db=9, dc=8, dd=9, de=9, df=9) == "dc da db dd de df"
     assert left_out(da=1, ta=1.1) == "da ta"

@@ -58,7 +58,7 @@ def signatures(stub: str) -> dict[str, str]:
     }
 
 
-def test_what_define_returns_has_the_types_of_the_description(package: Writer) -> None:
+def test_functions_have_the_types_of_the_description(package: Writer) -> None:
     name = package(
         "from PACKAGE.ops import add, resize\n__all__ = ['add', 'resize']\n",
         ops="from myops.ops.my_add import _my_add as add\n"
@@ -82,7 +82,7 @@ def test_what_define_returns_has_the_types_of_the_description(package: Writer) -
     assert module.resize(x, None, [1, 1, 2, 2], None, mode="linear").shape == (1, 1, 4, 4)
 
 
-def test_other_names(package: Writer) -> None:
+def test_other_public_names_are_written(package: Writer) -> None:
     name = package(
         "import math\nfrom PACKAGE import tools\nfrom PACKAGE.tools import Thing, helper as aid\n"
         "from torch.nn.functional import relu\nfrom math import pi\n"
@@ -105,7 +105,7 @@ def test_other_names(package: Writer) -> None:
 DOCS = ('ends """\nimport os\n""" in \x1b[31m a quote "', "ends in \\")
 
 
-def test_descriptions_cannot_leave_their_docstring(package: Writer) -> None:
+def test_descriptions_stay_in_their_docstring(package: Writer) -> None:
     name = package(
         "from PACKAGE.ops import one, two\n__all__ = ['one', 'two']\n",
         ops="""
@@ -145,12 +145,14 @@ two = made("two", DOCS[1])
         ("def own(x: int) -> int: return x\n__all__ = ['own']", "own is defined in __init__.py"),
     ],
 )
-def test_refused(init: str, text: str, package: Writer) -> None:
+def test_packages_that_cannot_have_a_stub_are_refused(
+    init: str, text: str, package: Writer
+) -> None:
     with pytest.raises(ValueError, match=text):
         myops.package_stub(package(init))
 
 
-def test_a_module_is_no_package(package: Writer) -> None:
+def test_a_module_is_refused(package: Writer) -> None:
     name = package("", single="__all__ = []")
     with pytest.raises(ValueError, match="got a single module, expected a package"):
         myops.package_stub(f"{name}.single")
@@ -159,7 +161,7 @@ def test_a_module_is_no_package(package: Writer) -> None:
 
 
 @pytest.mark.parametrize("which", ["new", "gallery"])
-def test_the_stubs_that_we_ship(
+def test_committed_stubs_are_up_to_date(
     which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without compiling the packages: their libraries define nothing."""
@@ -178,7 +180,7 @@ def test_the_stubs_that_we_ship(
         del sys.modules[module]
 
 
-def test_a_prototype_is_known_by_itself_only() -> None:
+def test_a_prototype_is_found_by_identity() -> None:
     clip = soft_clip_prototype("stubbed_prototypes")
     found = _stubs._op(clip)
     assert found is not None
@@ -194,7 +196,7 @@ def typed(*words: Any) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_the_command(package: Writer, tmp_path: Path) -> None:
+def test_command_writes_a_stub(package: Writer, tmp_path: Path) -> None:
     name = package("from PACKAGE.a import f\n__all__ = ['f']\n", a="def f(x: int) -> int: ...\n")
     folder = tmp_path / name
     stub = folder / "__init__.pyi"
@@ -211,14 +213,14 @@ def test_the_command(package: Writer, tmp_path: Path) -> None:
     (folder / "py.typed").write_text("partial\n")
     status, out, _ = typed(name, "--json")
     assert (status, json.loads(out)["written"]) == (0, [str(stub)])
-    assert (folder / "py.typed").read_text() == "partial\n"  # somebody's own
+    assert (folder / "py.typed").read_text() == "partial\n"  # the user's own file
     status, out, _ = typed(name, "--output", "-")
     assert (status, out) == (0, myops.package_stub(name))
     assert typed(name, "-o", tmp_path / "other.pyi")[0] == 0
     assert (tmp_path / "other.pyi").read_text() == stub.read_text()
 
 
-def test_mistakes_on_the_command_line(package: Writer) -> None:
+def test_wrong_arguments_of_the_command_are_refused(package: Writer) -> None:
     ending = package("raise SystemExit(0)")
     for words, text in (
         (["no_such_package_anywhere"], "there is no module 'no_such_package_anywhere'"),

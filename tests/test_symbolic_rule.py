@@ -20,12 +20,12 @@ from myops._torch.text_rule import rule_of
 
 
 def symbolic(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
-    """Tensors of which torch knows no length: different numbers are different symbols."""
+    """Tensors whose lengths are unknown to torch: different numbers are different symbols."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
     return [mode.from_tensor(torch.empty(shape)) for shape in shapes]
 
 
-def test_lengths_are_passed_on() -> None:
+def test_symbolic_lengths_are_passed_on() -> None:
     a, b = symbolic((5, 7), (7,))
     assert not isinstance(a.shape[0], int)
     (shape,) = symbolic_rule(OPS["my_add"])([a, b], {})
@@ -36,8 +36,8 @@ def test_lengths_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "expected"), [([6, 8], [6, 8]), (None, [None, None])])
-def test_numbers_in_lists(sizes: Any, expected: list[Any]) -> None:
-    """Sizes are known; what scales make of unknown lengths is not."""
+def test_numbers_in_lists_decide_lengths(sizes: Any, expected: list[Any]) -> None:
+    """Sizes give known lengths; scales of unknown lengths give unknown ones."""
     (x,) = symbolic((2, 3, 5, 7))
     given = {"axes": [2, 3], "mode": "linear"}
     scales = None if sizes else [2.0, 2.0]
@@ -46,7 +46,7 @@ def test_numbers_in_lists(sizes: Any, expected: list[Any]) -> None:
     assert [str(length) for length in shape[:2]] == [str(length) for length in x.shape[:2]]
 
 
-def test_it_refuses_as_eager_does() -> None:
+def test_symbolic_calls_are_refused_as_eager_calls() -> None:
     a, b = symbolic((5, 7), (7,))
     with pytest.raises(RuntimeError, match="my_add: b: got length 3 on axis 1, expected 1 or 4"):
         symbolic_rule(OPS["my_add"])([torch.ones(2, 4), torch.ones(3)], {})
@@ -66,7 +66,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("text", "shapes"), RULES)
-def test_text_means_the_same_in_both_languages(text: str, shapes: list[tuple[int, ...]]) -> None:
+def test_rules_mean_the_same_in_python_and_cpp(text: str, shapes: list[tuple[int, ...]]) -> None:
     info = text_op(text)
     random = Random(text)
     for _ in range(20):
@@ -94,7 +94,7 @@ def test_lengths_stay_symbolic() -> None:
     torch._dynamo.reset()
 
 
-def test_numbers_of_a_list_are_known_where_it_is_one() -> None:
+def test_list_elements_are_known_where_a_list_is_given() -> None:
     info = text_op("N C, {rows columns} -> N C rows (columns * 2)", values=True)
     (x,) = symbolic((2, 3))
     (shape,) = rule_of(info)([x, [5, 7]], {})
@@ -103,8 +103,9 @@ def test_numbers_of_a_list_are_known_where_it_is_one() -> None:
     assert shape[2:] == [None, None]
 
 
-def test_lengths_that_the_kernel_decides() -> None:
-    """A bound where it is a number, and a name where one is written without a space before <=."""
+def test_lengths_decided_by_the_kernel() -> None:
+    """The bound of a length if it is a number; its name if one is written without a space before
+    <=."""
     info = text_op("A 4, A -> K<=A <=(A * 2) <= 7 K<={size} A", name="decided")
     shapes, attributes = [(3, 4), (3,)], {"size": 2, "step": 1, "sizes": [1, 2]}
     expected = [("K", 3), ("", 6), ("", 7), ("K", 2), 3]
@@ -134,8 +135,9 @@ def expression(random: Random, depth: int) -> str:
 
 
 @pytest.mark.parametrize("number", range(10))
-def test_random_expressions(number: int) -> None:
-    """C++ and the symbolic rule against Python's own arithmetic; "is" and "True" are names."""
+def test_random_expressions_equal_python(number: int) -> None:
+    """C++ and the symbolic rule against Python's arithmetic; "is" and "True" are names of
+    lengths."""
     random = Random(f"expressions {number}")
     parts = [expression(random, random.randint(1, 4)) for _ in range(8)]
     text = "A is, True -> " + " ".join(f"max({part}, 0)".join("()") for part in parts)
@@ -171,14 +173,14 @@ def test_random_expressions(number: int) -> None:
         (" ", "expected a function, or a rule such as"),
     ],
 )
-def test_rules_that_make_no_sense(text: str, said: str) -> None:
+def test_wrong_rules_are_refused(text: str, said: str) -> None:
     with pytest.raises((ValueError, RuntimeError), match=re.escape(said)):
         text_op(text, name="refused")
     library = _libraries.find("text_rules")
     assert library is None or "refused" not in library.ops
 
 
-def test_a_trace_refuses_as_a_call_does() -> None:
+def test_traced_calls_are_refused_as_eager_calls() -> None:
     """Ranks, numbers and attributes are known where lengths are symbols."""
     text_op(RULES[0][0])
     op = torch.ops.text_rules.rule_0

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow  # it builds a package and runs the conformance su
 Played = tuple[Path, dict[str, str]]
 
 
-def test_it_leads_where_it_says(tutorial: Played) -> None:
+def test_the_output_of_the_tutorial_is_as_shown(tutorial: Played) -> None:
     folder, said = tutorial
     assert [title for _, title, _ in blocks()].count("host") == 1
     assert said["python check.py\n"].startswith("swish: passed")
@@ -25,13 +25,13 @@ def test_it_leads_where_it_says(tutorial: Played) -> None:
     assert ("activations", "Swish") in {(node.domain, node.op_type) for node in model.graph.node}
 
 
-def test_the_file_of_the_prototype_runs_on_the_kernel(tutorial: Played) -> None:
+def test_the_prototypes_file_runs_on_the_kernel(tutorial: Played) -> None:
     _, said = tutorial
     numbers = said["python run.py\n"].split()
     assert len(set(numbers)) == len(numbers) == 8
 
 
-def test_the_cpp_program_says_what_python_says(
+def test_the_cpp_program_prints_what_python_prints(
     python: Path, tutorial: Played, tmp_path: Path
 ) -> None:
     folder, said = tutorial

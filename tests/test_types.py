@@ -1,4 +1,4 @@
-"""What mypy and pyright know of the public names."""
+"""The types that mypy and pyright infer for the public names."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ resample = myops.prototype(
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with `their` and `protos` in it, as an installer puts them there."""
+    """An environment in which `their` and `protos` are installed."""
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder / "env", symlinks=True)
     (packages,) = (folder / "env").glob("lib/python3*/site-packages")
@@ -133,12 +133,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_type_checkers(checker: str, installed: Path, tmp_path: Path) -> None:
-    """Exactly the wrong lines are errors. Both programs in one run, as it reads all of torch.
+def test_type_checkers_find_exactly_the_wrong_lines(
+    checker: str, installed: Path, tmp_path: Path
+) -> None:
+    """Exactly the wrong lines are errors. One run checks both programs, because it reads all of
+    torch.
 
-    Checkers read what an installed package states only where it has py.typed.
+    Checkers read the types of an installed package only if it has py.typed.
     """
-    # As for an installed package: nothing of this repository's settings.
+    # As for an installed package, without the settings of this repository.
     (tmp_path / "pyproject.toml").write_text(
         '[tool.basedpyright]\ntypeCheckingMode = "standard"\n[tool.mypy]\n'
     )

@@ -61,7 +61,7 @@ def lines() -> list[dict[str, Any]]:
 
 
 @pytest.mark.quick
-def test_every_runtime_prints_a_line(lines: list[dict[str, Any]]) -> None:
+def test_calls_in_every_runtime_print_a_line(lines: list[dict[str, Any]]) -> None:
     assert [(line["op"], line["runtime"]) for line in lines] == [
         ("my_add", "torch fast call"),
         ("my_add", "torch"),
@@ -74,7 +74,7 @@ def test_every_runtime_prints_a_line(lines: list[dict[str, Any]]) -> None:
     assert {line["domain"] for line in lines} == {"myops"}
 
 
-def test_a_line_has_what_was_called(lines: list[dict[str, Any]]) -> None:
+def test_a_line_has_op_inputs_and_outputs(lines: list[dict[str, Any]]) -> None:
     resize = lines[3]
     x, scales = resize["inputs"]
     assert x == {
@@ -88,7 +88,7 @@ def test_a_line_has_what_was_called(lines: list[dict[str, Any]]) -> None:
     }  # fmt: skip
 
 
-def test_a_line_has_what_ran(lines: list[dict[str, Any]]) -> None:
+def test_a_line_has_kernels_and_times(lines: list[dict[str, Any]]) -> None:
     for line in lines[:4] + lines[5:]:
         assert line["isa"] in ("avx512", "avx2", "neon", "portable")
         assert line["plan"]
@@ -100,23 +100,23 @@ def test_a_line_has_what_ran(lines: list[dict[str, Any]]) -> None:
     assert [line["start"] for line in lines] == sorted(line["start"] for line in lines)
 
 
-def test_a_refused_call_says_why(lines: list[dict[str, Any]]) -> None:
+def test_a_refused_call_prints_its_error(lines: list[dict[str, Any]]) -> None:
     refused = lines[4]
     assert "length 3 on axis 1" in refused["error"]
     assert refused["plan"] == refused["outputs"] == []
     assert [item["shape"] for item in refused["inputs"]] == [[3, 4], [3]]
 
 
-def test_a_name_in_a_model_forges_no_line(lines: list[dict[str, Any]]) -> None:
+def test_a_node_name_cannot_forge_a_line(lines: list[dict[str, Any]]) -> None:
     assert lines[5]["node"] == 'n"\n\x1bmyops_verbose {}'
 
 
 @pytest.mark.parametrize("setting", [None, "0", ""])
-def test_nothing_is_printed_without_it(setting: str | None) -> None:
+def test_nothing_is_printed_without_the_variable(setting: str | None) -> None:
     done = run(setting)
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 
-def test_another_value_is_refused() -> None:
+def test_a_wrong_setting_is_refused() -> None:
     done = run("yes")
     assert 'MYOPS_VERBOSE: got "yes", expected 0 or 1' in done.stderr

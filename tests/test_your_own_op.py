@@ -1,4 +1,5 @@
-"""A package of somebody else's: made by `myops new`, built against an installed wheel of myops."""
+"""A package of another author, made by `myops new` and built against an installed wheel of
+myops."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ for exporter in ("dynamo", "torchscript"):
     myops.onnx.export(Model(), (x,), file, exporter=exporter, input_names=["x"], dynamic_axes=axes)
 """
 
-# In a process without torch, and where nobody imports the package.
+# In a process without torch that does not import the package.
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
@@ -78,7 +79,7 @@ assert not found, "\\n".join(found[:20])
 """
 
 
-# The example of "myops.op_library", in a process where nobody imports the package.
+# The example of "myops.op_library", in a process that does not import the package.
 EXAMPLE = """
 import doctest, torch, myops
 
@@ -104,14 +105,14 @@ def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_its_own_tests_pass(python: Path, package: Path) -> None:
+def test_tests_of_the_package_pass(python: Path, package: Path) -> None:
     text = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
     assert re.search(r"^23 passed\b", text, re.MULTILINE), text
     assert "skipped" not in text
 
 
 @pytest.mark.quick  # no other test of `make test` compiles a package
-def test_it_runs_beside_ours(python: Path, package: Path, tmp_path: Path) -> None:
+def test_ops_of_the_package_run_beside_ours(python: Path, package: Path, tmp_path: Path) -> None:
     """What the documentation shows; then without torch, and through the command line."""
     page = (ROOT / "docs" / "your_own_op.md").read_text()
     blocks = re.findall(r"```python package\n(.*?)```", page, re.DOTALL)
@@ -129,7 +130,7 @@ def test_it_runs_beside_ours(python: Path, package: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_it_writes_into_given_tensors_as_torch_does(python: Path, package: Path) -> None:
+def test_out_calls_of_the_package_behave_like_torch_add(python: Path, package: Path) -> None:
     run(python, "-c", GIVEN_OUT, cwd=ROOT / "tests")
 
 
@@ -139,10 +140,10 @@ def test_the_example_of_op_library(python: Path, package: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_prototype_again_when_the_package_is_installed(
+def test_a_prototype_of_the_installed_package_is_refused(
     python: Path, package: Path, tmp_path: Path
 ) -> None:
-    """Refused with what to do; and what it says to do works."""
+    """The error says what to do, and doing that works."""
     page = (ROOT / "docs" / "your_own_op.md").read_text()
     block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     (tmp_path / "again.py").write_text(block)
@@ -160,7 +161,9 @@ def test_the_prototype_again_when_the_package_is_installed(
 
 
 @pytest.mark.slow
-def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_path: Path) -> None:
+def test_prototype_and_package_give_equal_results_and_files(
+    python: Path, package: Path, tmp_path: Path
+) -> None:
     """The same calls, and the same files, byte for byte."""
     (tmp_path / "calls.py").write_text(CALLS)
     (tmp_path / "prototyped.py").write_text(
@@ -186,7 +189,7 @@ def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_
 
 
 @pytest.mark.slow
-def test_verbose_and_explain_know_the_package(python: Path, package: Path, tmp_path: Path) -> None:
+def test_verbose_and_explain_show_the_package(python: Path, package: Path, tmp_path: Path) -> None:
     """Its kernel reports nothing, so that its calls are shown without a plan."""
     (tmp_path / "calls.py").write_text(
         "import numpy as np, torch, my_kernels, myops, myops.onnx, myops.ort\n"
@@ -210,8 +213,8 @@ def test_verbose_and_explain_know_the_package(python: Path, package: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_the_tests_of_the_package_run_on_a_prototype(tmp_path: Path) -> None:
-    """All but the one that wants native kernels in ONNX Runtime."""
+def test_tests_of_the_package_pass_on_a_prototype(tmp_path: Path) -> None:
+    """All except the one that needs native kernels in ONNX Runtime."""
     folder = myops.new_package("my_kernels", tmp_path)
     (tmp_path / "my_kernels.py").write_text(
         "from prototype_ops import soft_clip_prototype\n"
@@ -241,8 +244,8 @@ def test_the_page_shows_what_is_generated(tmp_path: Path) -> None:
         assert f"`{name}`" in page, name
 
 
-def test_a_kernel_for_cuda_in_a_new_package(tmp_path: Path) -> None:
-    """Four files more or changed; what is not built here is C++ that a compiler takes."""
+def test_a_cuda_kernel_is_added_to_a_package(tmp_path: Path) -> None:
+    """Four files are added or changed. The C++ that is not built here is at least valid."""
     plain = myops.new_package("plain", tmp_path, op="my_op")
     folder = myops.new_package("with_cuda", tmp_path, op="my_op", cuda=True)
     names = [
@@ -281,7 +284,7 @@ def test_names_are_replaced_everywhere(tmp_path: Path) -> None:
         assert not re.search(r"my_package(?!_op)|soft_clip(?!_box)|SoftClip", text)
 
 
-def test_a_generated_package_is_tidy(tmp_path: Path) -> None:
+def test_a_generated_package_passes_ruff(tmp_path: Path) -> None:
     folder = myops.new_package("my_kernels", tmp_path, op="swish")
     tools = [Path(sys.executable).with_name(name) for name in ("ruff", "clang-format")]
     if not all(tool.is_file() for tool in tools):
@@ -294,7 +297,7 @@ def test_a_generated_package_is_tidy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "My-Ops", "1st", "a__b", "a_", "class", "a.b", "../up"])
-def test_names_that_cannot_be_one(name: str, tmp_path: Path) -> None:
+def test_wrong_package_names_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"new: the name of the package: got .* expected lower-"):
         myops.new_package(name, tmp_path)
     with pytest.raises(ValueError, match="new: the name of the op"):
@@ -302,7 +305,7 @@ def test_names_that_cannot_be_one(name: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_names_and_folders_that_are_taken(tmp_path: Path) -> None:
+def test_taken_names_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"such as 'my_ops'"):
         myops.new_package("My Ops", tmp_path)
     for name in ("myops", "torch", "json", "aten"):
@@ -326,12 +329,12 @@ def test_names_and_folders_that_are_taken(tmp_path: Path) -> None:
         ({"domain": "quantized"}, "domain: got 'quantized', which belongs to"),
     ],
 )
-def test_extensions_that_cannot_be(arguments: dict[str, Any], text: str) -> None:
+def test_wrong_arguments_of_extensions_are_refused(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         build.extensions("mine", **{"sources": ["a.cpp"], **arguments})
 
 
-def test_python_and_cmake_build_alike(tmp_path: Path) -> None:
+def test_python_and_cmake_use_the_same_flags(tmp_path: Path) -> None:
     rules = (ROOT / "cmake" / "myops_add_op_library.cmake").read_text()
     flags = re.search(r"target_compile_options\(\$\{target\} PRIVATE (.*)\)", rules)
     assert flags

@@ -62,7 +62,8 @@ def vision_deform_conv2d(input: Tensor, offset: Tensor, weight: Tensor, bias: Te
                          stride: Sequence[int] = (1, 1), padding: Sequence[int] = (0, 0),
                          dilation: Sequence[int] = (1, 1), mask: Tensor | None = None,
                          ) -> Tensor:  # fmt: skip
-    """torchvision's function: what is left out reaches the op as empty or zero tensors."""
+    """torchvision's function: an absent bias or mask reaches the op as a tensor of zeros or without
+    elements."""
     taps = weight.shape[2] * weight.shape[3]
     return torch.ops.torchvision.deform_conv2d(
         input, weight, offset,

@@ -1,4 +1,4 @@
-"""Works through docs/tutorial.md: writes its files, runs its commands, compares their output.
+"""Executes docs/tutorial.md: writes its files, runs its commands, compares their output.
 
 A block whose first line names a file (```python rules.py) is written to it; ```sh is run; ```text
 is the output of the command before it, in which "..." stands for some lines; and ```sh host is
@@ -68,6 +68,6 @@ def _plain(text: str) -> str:
 
 @pytest.fixture(scope="session")
 def tutorial(python: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """The folder after working through the page, and the output of the commands."""
+    """The folder after the last block, and the output of the commands."""
     folder = tmp_path_factory.mktemp("tutorial")
     return folder, play(python, folder)

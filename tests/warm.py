@@ -4,8 +4,8 @@
 
 is `subprocess.run([sys.executable, "-m", "myops", ...], capture_output=True, text=True)`: a process
 with its own memory, environment, folder and streams, and with the status that Python ends with. It
-is the fork of an interpreter that has imported torch, onnx, onnxscript and myops, and has called
-nothing of them. (onnxruntime starts a thread when it is imported, so it is not among them.)
+is the fork of an interpreter that has imported torch, onnx, onnxscript and myops, but called none
+of their functions. (onnxruntime starts a thread when it is imported, so it is not among them.)
 
 Do not use it for programs that test what an import does: those that look at sys.modules, hide one
 of the packages above, or set a variable that is read when a program starts or when torch is loaded.
@@ -91,7 +91,8 @@ def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
 
 
 def _serve(connection: socket.socket) -> tuple[Any, ...] | None:
-    """Answers until the other side is gone. In a fork: what it is to run."""
+    """Serves requests until the connection is closed; then returns None. In a fork: returns its
+    request."""
     stream = connection.makefile("rwb")
     while True:
         try:
@@ -107,7 +108,7 @@ def _serve(connection: socket.socket) -> tuple[Any, ...] | None:
 
 
 def _wait(child: int, timeout: float) -> tuple[int | None, float]:
-    """The status of the child, None where it took too long; its CPU time."""
+    """The status of the child, None if it took too long; and its CPU time."""
     late = threading.Event()
 
     def kill() -> None:

@@ -36,7 +36,7 @@ def candidates(case: Case, threads: int) -> Iterator[Candidate]:
 
 
 def _deform_conv2d(case: DeformCase) -> ov.Model:
-    """Built by hand: the ONNX reader of OpenVINO does not know DeformConv."""
+    """Built by hand: the ONNX reader of OpenVINO does not support DeformConv."""
     weight, bias = (ops.constant(case.inputs[name]) for name in ("W", "B"))
     given = {}
     for name, array in case.inputs.items():

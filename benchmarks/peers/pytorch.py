@@ -130,7 +130,7 @@ def _deform_conv2d(case: DeformCase) -> Iterator[Candidate]:
         ),
         lambda result: [result.numpy()],
         "allocated",
-        "yardstick",
+        "partial",
     )
 
 

@@ -117,7 +117,7 @@ def _peers(results: Sequence[Result]) -> str:
         for result in here:
             names |= {item.name: item.side for item in result.measurements}
         rows = [
-            [f"*{name}*" if side in ("yardstick", "beside") else name]
+            [f"*{name}*" if side in ("partial", "beside") else name]
             + [_cell(result, name) for result in here]
             for name, side in names.items()
         ]

@@ -19,7 +19,7 @@ STYLES = {
     "beside": "dim",
     "torch": "bold green",
     "onnxruntime": "bold green",
-    "yardstick": "dim italic",
+    "partial": "dim italic",
 }
 WORDS = {"aim": "green", "least": "yellow", "behind": "red"}
 

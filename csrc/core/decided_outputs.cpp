@@ -59,7 +59,8 @@ void DecidedOutputs::check_thread(const std::string& what, const char* call) con
 void DecidedOutputs::check_unwritten(size_t output) const {
   if (unmade_number_[output] < 0) return;
   if (!unmade_.written(static_cast<size_t>(unmade_number_[output]))) return;
-  fail(op_.name, op_.outputs[output].name, "a kernel that writes before it has said the length",
+  fail(op_.name, op_.outputs[output].name,
+       "a kernel that writes an output before it has set the length",
        "a call of allocate_output or set_length first: pointers and views that were made before it "
        "do not lead to the output");
 }
@@ -74,12 +75,14 @@ void DecidedOutputs::check_length(const DecidedAxis& axis, int64_t length) {
     wrong(str("at most ", axis.length.most, ", the bound in the shape rule"));
   }
   if (axis.length.name.empty()) return;
-  for (const auto& [name, said] : said_) {
+  for (const auto& [name, length_before] : named_lengths_) {
     if (name != axis.length.name) continue;
-    if (said != length) wrong(str(said, ", what the kernel said for ", quoted(name), " before"));
+    if (length_before != length) {
+      wrong(str(length_before, ", the length that the kernel has set for ", quoted(name)));
+    }
     return;
   }
-  said_.emplace_back(axis.length.name, length);
+  named_lengths_.emplace_back(axis.length.name, length);
 }
 
 void DecidedOutputs::check(size_t output, const Shape& shape) {
@@ -138,8 +141,8 @@ void DecidedOutputs::set_length(const std::string& name, int64_t length) {
     Shape shape = described_[output].shape;
     for (const DecidedAxis& axis : axes_) {
       if (axis.output != output) continue;
-      for (const auto& [known, said] : said_) {
-        if (known == axis.length.name) shape[axis.axis] = said;
+      for (const auto& [name, length] : named_lengths_) {
+        if (name == axis.length.name) shape[axis.axis] = length;
       }
     }
     if (std::find(shape.begin(), shape.end(), -1) == shape.end()) allocate(output, shape);

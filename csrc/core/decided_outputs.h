@@ -23,7 +23,7 @@ struct DecidedAxis {
 // Of a call; the shapes in `outputs` have -1 on these axes.
 std::shared_ptr<const DecidedAxes> decided_axes(const ShapeContext& context);
 
-// Makes such outputs when the kernel says their lengths, and refuses lengths that differ from what
+// Makes such outputs when the kernel sets their lengths, and refuses lengths that differ from what
 // the shape rule promised: shape inference, compilers and other outputs rely on it.
 class DecidedOutputs {
  public:
@@ -38,13 +38,13 @@ class DecidedOutputs {
         made_(described.size(), false) {}
 
   bool has(size_t output) const;
-  // What the kernel gets for each such output before it has said the length.
+  // What the kernel gets for each such output before it has set the length.
   void reserve();
   const Tensor& allocate(size_t output, const Shape& shape);
   void set_length(const std::string& name, int64_t length);
-  // Called when the kernel begins or ends a parallel_for, in which no length can be said.
+  // Called when the kernel begins or ends a parallel_for, in which no length can be set.
   void count_pieces(int change) { in_pieces_ += change; }
-  // Refuses a kernel that said no length for an output, or that wrote before it said one.
+  // Refuses a kernel that set no length for an output, or that wrote before it set one.
   void check_complete() const;
 
  private:
@@ -60,7 +60,7 @@ class DecidedOutputs {
   const std::vector<Layout> layouts_;
   Tensors& outputs_;
   std::vector<bool> made_;
-  std::vector<std::pair<std::string, int64_t>> said_;  // the lengths with names
+  std::vector<std::pair<std::string, int64_t>> named_lengths_;  // that are set
   const std::thread::id thread_ = std::this_thread::get_id();
   std::atomic<int> in_pieces_{0};
   UnmadeOutputs unmade_;

@@ -4,8 +4,8 @@
 //   resize(Tensor X, Tensor? roi=None, Tensor? scales=None, Tensor? sizes=None, *, bool
 //   antialias=False, ...) -> Tensor
 //
-// A list of integers that is empty by default is `int[]? name=None`: packages of AOTInductor hand
-// over None for an empty list, and a plain int[] cannot take it. None stands for the default too
+// A list of integers that is empty by default is `int[]? name=None`: packages of AOTInductor pass
+// None for an empty list, and a plain int[] cannot take it. None stands for the default too
 // where a schema cannot state it: of a list of strings and of a tensor.
 //
 // An int is a SymInt: a compiled program that computes it from a length is not compiled again for

@@ -120,7 +120,7 @@ void run_code(const Op& op, const char* part, const Body& body) {
   } catch (const NotAFailure&) {
     throw;
   } catch (...) {
-    failed("something thrown that is no std::exception");
+    failed("an exception that is not a std::exception");
   }
 }
 
@@ -255,13 +255,15 @@ void ShapeContext::set_output(size_t output, Dims dims) {
 }
 
 void detail::refuse_place(const char* what, size_t index, size_t count) {
-  throw Mistake(str(what, " ", index, ": got code of the op that asks for it, expected one of the ",
-                    count, " from 0 on"));
+  const std::string known = count == 0 ? "none" : str("one from 0 to ", count - 1);
+  throw Mistake(
+      str(what, " ", index, ": got this index from the code of the op, expected ", known));
 }
 
 void detail::refuse_absent(size_t input) {
-  throw Mistake(str("input ", input, ": got code of the op that asks for its lengths, expected ",
-                    "ShapeContext::has() before: the call leaves it out"));
+  throw Mistake(str("input ", input,
+                    ": got code of the op that reads its lengths, expected a check with ",
+                    "ShapeContext::has() first: the call leaves it out"));
 }
 
 void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {

@@ -8,6 +8,7 @@
 #endif
 
 #include "myops/error.h"
+#include "myops/isa/bfloat16_products.h"
 #include "myops/isa/byte_products.h"
 #include "report.h"
 
@@ -18,9 +19,9 @@ constexpr Isa kBestFirst[] = {Isa::Avx512, Isa::Avx2, Isa::Neon, Isa::Portable};
 
 #if defined(__x86_64__)
 // Uses CPUID directly: __builtin_cpu_supports needs the compiler's own library, and that of zig,
-// which links our wheels, answers no to everything.
+// which links our wheels, returns false for every feature.
 struct Cpu {
-  unsigned int leaf1_c = 0, leaf7_b = 0, leaf7_c = 0;
+  unsigned int leaf1_c = 0, leaf7_b = 0, leaf7_c = 0, leaf7_1_a = 0;
   unsigned int saved = 0;  // the registers that the system saves when it switches threads
   bool amd = false;
 
@@ -30,7 +31,10 @@ struct Cpu {
     if (__get_cpuid(1, &a, &b, &leaf1_c, &d) && (leaf1_c & bit_OSXSAVE)) {
       __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
     }
-    __get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &d);
+    // The CPU answers how many further leaves 7 it has; those beyond would repeat another one.
+    if (__get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &d) && a >= 1) {
+      __get_cpuid_count(7, 1, &leaf7_1_a, &b, &c, &d);
+    }
   }
 
   bool avx2() const {
@@ -112,6 +116,15 @@ const char* isa_name(Isa isa) {
 bool has_byte_products() {
 #if defined(__x86_64__)
   return isa() == Isa::Avx512 && (cpu().leaf7_c & bit_AVX512VNNI) != 0;
+#else
+  return false;
+#endif
+}
+
+bool has_bfloat16_products() {
+#if defined(__x86_64__)
+  constexpr unsigned int kBFloat16 = 1U << 5;  // bit_AVX512BF16 in newer cpuid.h
+  return isa() == Isa::Avx512 && (cpu().leaf7_1_a & kBFloat16) != 0;
 #else
   return false;
 #endif

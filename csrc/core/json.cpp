@@ -22,6 +22,13 @@ size_t character_length(std::string_view text) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
+template <class List, class Function>
+std::string joined(const List& items, const Function& text_of) {
+  std::string text = "[";
+  for (const auto& item : items) text += (text.size() > 1 ? ", " : "") + text_of(item);
+  return text + "]";
+}
+
 std::string integer_text(int64_t number) { return std::to_string(number); }
 
 }  // namespace
@@ -67,11 +74,13 @@ std::string json_value(const AttributeValue& value) {
   if (const auto* real = std::get_if<double>(&value)) return json_number(*real);
   if (const auto* text = std::get_if<std::string>(&value)) return json_text(*text);
   if (const auto* reals = std::get_if<std::vector<double>>(&value)) return json_list(*reals);
-  std::string text = "[";
-  for (const int64_t integer : std::get<std::vector<int64_t>>(value)) {
-    text += (text.size() > 1 ? ", " : "") + integer_text(integer);
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+    return joined(*texts, [](const std::string& text) { return json_text(text); });
   }
-  return text + "]";
+  if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
+    return joined(*integers, integer_text);
+  }
+  return "null";  // no value was given
 }
 
 }  // namespace myops

@@ -14,7 +14,7 @@ namespace myops {
 std::string json_text(std::string_view text);
 // NaN and infinities, which JSON lacks, are strings.
 std::string json_number(double number);
-std::string json_value(const AttributeValue& value);
+std::string json_value(const AttributeValue& value);  // null: no value was given
 
 template <class List>
 std::string json_list(const List& items) {

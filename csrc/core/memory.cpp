@@ -28,7 +28,7 @@ struct Block {
 
 // Freed blocks, reused by later calls. With malloc() alone, the memory that a call frees at once
 // can exceed what glibc retains at the top of its heap. Each call then gets new pages from the
-// system, which took half as long again as the call (deform_conv2d of 1x64x64x64).
+// system, and took 1.5 times as long (deform_conv2d of 1x64x64x64).
 class ScratchPool {
  public:
   // Takes a block of at least `bytes` and at most about twice as many; null if there is none.

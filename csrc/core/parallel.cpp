@@ -37,8 +37,8 @@ void run_piece(void* argument, int64_t index) {
   }
 }
 
-// In a parallel_for no length of an output can be said: which piece is the first depends on
-// threads.
+// In a parallel_for no length of an output can be set, because which piece runs first depends on
+// the threads.
 class InPieces {
  public:
   explicit InPieces(DecidedOutputs* decided) : decided_(decided) {

@@ -1,4 +1,5 @@
-// Results of Op::prepare in runtimes that, without sessions, do not say which inputs never change.
+// Results of Op::prepare in runtimes without sessions, where nothing states which inputs never
+// change.
 #pragma once
 
 #include <cstdint>
@@ -70,8 +71,8 @@ class PreparedCache {
   Entries entries_;   // by the address of the first input that is present
 };
 
-// The cache of the op of this name in this binary. (A call that goes past torch's dispatcher has a
-// description from another binary.)
+// The cache of the op of this name in this binary. (A fast call has a description from
+// another binary.)
 PreparedCache& prepared_cache_of(const std::string& op);
 
 // Clears all of them.

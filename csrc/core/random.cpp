@@ -28,12 +28,14 @@ void complete(Op& op) {
       Input{kKey, kKeyType, "[1], in place of the seed: a number that the program computes."}
           .optional());
   op.attributes.push_back({kSeed, int64_t{0}, "Decides all random numbers, where no key does."});
-  if (!op.shape_text.empty()) op = std::move(op).shape(with_key(op.shape_text).c_str());
+  if (op.shape_text.empty()) return;
+  const std::string rule = with_key(op.shape_text);
+  op = std::move(op).shape(rule.c_str());
 }
 
 uint64_t KernelContext::seed() const {
   if (!op_.is_random) {
-    throw Mistake("seed: got a kernel that asks for it, expected an op declared with .random()");
+    throw Mistake("seed: got a kernel that reads it, expected an op declared with .random()");
   }
   const Tensor& key = input(op_.inputs.size() - 1);
   if (key.present) return static_cast<uint64_t>(*key.as<int64_t>());

@@ -27,8 +27,11 @@ std::vector<std::string>& found_faults() {
 
 void check_library() {
   for (const std::string name : {library_domain(), library_namespace()}) {
-    if (!name.empty() && taken_by(name).empty()) continue;
-    throw Error(str("domain: got ", quoted(name), ", expected one that belongs to nobody else"));
+    const std::string owner = taken_by(name);
+    if (!name.empty() && owner.empty()) continue;
+    throw Error(str("domain: got ", quoted(name),
+                    owner.empty() ? "" : ", which belongs to " + owner,
+                    ", expected a name that no other library uses"));
   }
 }
 
@@ -60,7 +63,9 @@ void check_version(const Op& op, const Op& other) {
 
 void check_new(const Op& op) {
   for (const Op& other : registry()) {
-    if (other.name == op.name) fail(op.name, "name", "that of another op", "one of its own");
+    if (other.name == op.name)
+      fail(op.name, "name", "the name of another op",
+           "a name that no other op of this library has");
     if (!op.onnx_type.empty() && other.onnx_type == op.onnx_type) check_version(op, other);
   }
 }
@@ -105,9 +110,8 @@ detail::Registrar::Registrar(const char* name, Op (*make)(), const StackEntries&
   } catch (const std::exception& error) {
     add_fault(str(name, ": description: got an exception, ", error.what(), ", expected none"));
   } catch (...) {
-    add_fault(str(name,
-                  ": description: got something thrown that is no std::exception, expected "
-                  "nothing"));
+    add_fault(
+        str(name, ": description: got an exception that is not a std::exception, expected none"));
   }
 }
 
@@ -137,8 +141,8 @@ const std::vector<DType>& Op::dtypes(const std::string& type_name) const {
   for (const TypeParameter& parameter : types) {
     if (parameter.name == type_name) return parameter.dtypes;
   }
-  throw Error(
-      str(name, ": the description uses type parameter ", type_name, " without declaring it"));
+  throw Error(str(name, ": type: got the undeclared parameter ", quoted(type_name),
+                  ", expected .type(", quoted(type_name), ", {...}) in the description"));
 }
 
 std::string Op::input_name(size_t index) const {

@@ -64,11 +64,10 @@ std::string described(const std::string& name, const Tensor& tensor) {
 }
 
 // `values`: whether the numbers of lists that decide a shape may be read.
-template <class List, class At>
-std::string described_inputs(const Op& op, const List& tensors, const At& at, bool values) {
+std::string described_inputs(const Op& op, const TensorPointers& tensors, bool values) {
   std::string text = "[";
   for (size_t i = 0; i < tensors.size() && (i < op.inputs.size() || op.is_variadic()); ++i) {
-    const Tensor& tensor = at(tensors[i]);
+    const Tensor& tensor = *tensors[i];
     if (!tensor.present) continue;
     text += (text.size() > 1 ? ", " : "") + described(op.input_name(i), tensor);
     constexpr int64_t kMost = 64;  // numbers
@@ -115,8 +114,7 @@ Report::Report(const Op& op, const Attributes& attributes, Runtime& runtime)
 
 void Report::starts_kernel(const TensorPointers& inputs, const Tensors& outputs) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  inputs_ = described_inputs(
-      op_, inputs, [](const Tensor* tensor) -> const Tensor& { return *tensor; }, true);
+  inputs_ = described_inputs(op_, inputs, true);
   describe_outputs(outputs);
   left_ = runtime_.budget().left();
   runtime_.budget().watch();
@@ -200,8 +198,9 @@ void Report::finish(const Tensors& given, const char* error) {
 
 std::string Report::line(const Tensors& given, const char* error, Clock::time_point end) {
   if (inputs_.empty()) {  // the call was refused
-    inputs_ = described_inputs(
-        op_, given, [](const Tensor& tensor) -> const Tensor& { return tensor; }, false);
+    TensorPointers pointers;
+    for (const Tensor& tensor : given) pointers.push_back(&tensor);
+    inputs_ = described_inputs(op_, pointers, false);
   }
   std::string text = str("{\"version\": 1, \"domain\": ", json_text(library_domain()),
                          ", \"op\": ", json_text(op_.name), ", \"runtime\": \"", runtime_.name(),
@@ -210,8 +209,10 @@ std::string Report::line(const Tensors& given, const char* error, Clock::time_po
   bool first = true;
   for (size_t i = 0; i < op_.attributes.size(); ++i) {
     const Attribute& attribute = op_.attributes[i];
+    if (!attributes_.value(i).given()) continue;
     const std::string value = json_value(attributes_.value(i));
-    if (value == json_value(attribute.default_value)) continue;
+    const bool has_default = !attribute.is_required && !attribute.is_optional;
+    if (has_default && value == json_value(attribute.default_value)) continue;
     text += str(first ? "" : ", ", json_text(attribute.name), ": ", value);
     first = false;
   }

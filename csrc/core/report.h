@@ -25,7 +25,7 @@ int decide_reporters();
 }  // namespace detail
 
 // Whether anyone wants to know what calls do. The environment variable MYOPS_VERBOSE is read at the
-// first question; values other than 0 and 1 are refused.
+// first call; values other than 0 and 1 are refused.
 inline bool calls_are_reported() {
   const int reporters = detail::reporters.load(std::memory_order_relaxed);
   if (__builtin_expect(reporters == 0, 1)) return false;
@@ -68,7 +68,7 @@ class Report {
 
   void describe_outputs(const Tensors& outputs);
   void end_pass(Clock::time_point now);
-  int64_t memory();  // the most scratch memory at a time since the last question
+  int64_t memory();  // the most scratch memory at a time since the last call of this
   std::string line(const Tensors& given, const char* error, Clock::time_point end);
 
   const Op& op_;

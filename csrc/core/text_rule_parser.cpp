@@ -192,7 +192,7 @@ class Parser {
     --depth_;
   }
 
-  // Brackets and signs are calls in each other: not every rule is written by hand.
+  // Brackets and signs are parsed recursively, so their depth has a limit.
   void enter() {
     if (++depth_ > 50) refuse("at most 50 brackets or signs in each other");
   }

@@ -21,14 +21,14 @@ constexpr unsigned char kMark[] = {0xa7, 0x5e, 0xc9, 0x83, 0xf1, 0x6b, 0x9d, 0xd
                                    0xb6, 0x7a, 0xe3, 0x95, 0xcb, 0x79, 0x8f, 0xda};
 
 // Kept for the next call of a thread: reserving memory takes longer than a small kernel.
-struct Kept {
+struct Spare {
   void* memory = nullptr;
   size_t bytes = 0;
-  ~Kept() {
+  ~Spare() {
     if (memory != nullptr) munmap(memory, bytes);
   }
 };
-thread_local Kept kept;
+thread_local Spare spare;
 
 void* map(size_t bytes) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -49,9 +49,9 @@ void UnmadeOutputs::reserve(const std::vector<std::pair<DType, Shape>>& outputs)
     most = limit;
     size_t bytes = 0;
     for (const auto& [dtype, shape] : outputs) bytes += pages(dtype, shape, most);
-    if (kept.bytes >= bytes) {
-      memory_ = std::exchange(kept.memory, nullptr);
-      bytes_ = std::exchange(kept.bytes, 0);
+    if (spare.bytes >= bytes) {
+      memory_ = std::exchange(spare.memory, nullptr);
+      bytes_ = std::exchange(spare.bytes, 0);
     } else {
       memory_ = map(bytes);
       bytes_ = memory_ == nullptr ? 0 : bytes;
@@ -83,9 +83,9 @@ bool UnmadeOutputs::written(size_t number) const {
 UnmadeOutputs::~UnmadeOutputs() {
   bool clean = true;
   for (size_t i = 0; i < places_.size(); ++i) clean = clean && !written(i);
-  if (clean && bytes_ > kept.bytes) {
-    std::swap(memory_, kept.memory);
-    std::swap(bytes_, kept.bytes);
+  if (clean && bytes_ > spare.bytes) {
+    std::swap(memory_, spare.memory);
+    std::swap(bytes_, spare.bytes);
   }
   if (memory_ != nullptr) munmap(memory_, bytes_);
 }

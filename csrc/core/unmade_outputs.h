@@ -1,4 +1,4 @@
-// Memory in place of outputs that do not exist yet, because the kernel has not said their length.
+// Memory in place of outputs that do not exist yet, because the kernel has not set their lengths.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace myops {
 
-// A kernel that writes an output before it has said the length writes here, and the call is refused
+// A kernel that writes an output before it has set the length writes here, and the call is refused
 // instead of ending the process. The memory is only reserved: the system provides a page when
-// something is written there, so what calls of a sound kernel cost is one page for each output.
+// something is written there, so a call of a correct kernel costs one page for each output.
 class UnmadeOutputs {
  public:
   UnmadeOutputs() = default;

@@ -11,7 +11,7 @@ writes into FOLDER
     y.npy              what PyTorch makes of it
 
 Between our ops there are only operators that round nothing (Relu, Tile), so whoever runs our
-kernels must get y.npy to the bit.
+kernels must get y.npy, bit for bit.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ What is not in the textbook's SRCNN, and why (measured on a photograph, the moto
 then neither trained on nor tested on):
 
 * The convolutions see luminance and correct the three colours alike. Three channels in and out
-  scored the same, for 2.4 times the weights and half as much time again.
+  scored the same, with 2.4 times the weights and in 1.5 times the time.
 * They give the difference to the bicubic picture, so training starts where bicubic ends.
 * One set of weights serves all factors, so it has to know how soft the enlarged picture is: 32
   gates, one per channel, depend on 1 / factor. They add 0.2 dB at factors 2 and 4.

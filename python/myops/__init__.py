@@ -1,17 +1,18 @@
-"""myops: write a PyTorch operator once, export it to ONNX, run it in ONNX Runtime, equal bits.
+"""Write a PyTorch operator once; run it in PyTorch and ONNX Runtime, with bit-identical results.
 
-    myops.my_add, myops.resize, myops.interpolate    the ops (torch)
-    myops.nn                                         modules around them
-    myops.explain                                    what a call did: kernels, threads, time
-    myops.patch_interpolate                          torch's interpolate on our kernel
-    myops.patch_torchvision                          torchvision's deform_conv2d on our kernel
-    myops.prototype, myops.new_package,
-    myops.op_library, myops.package_stub,
-    myops.build                                      ops of your own: in NumPy, in C++
-    myops.onnx                                       export, function bodies, lowering
-    myops.ort                                        ONNX Runtime: library, session, PyOps
-    myops.batch                                      a model over many rows: folders, Parquet, Ray
-    myops.testing                                    the conformance suite for any op
+    myops.my_add, myops.resize, ...  the ops, on tensors of PyTorch
+    myops.nn                         modules around them
+    myops.explain                    what a call did: kernels, threads, time
+    myops.patch_interpolate          torch's interpolate on our kernel
+    myops.patch_torchvision          torchvision's deform_conv2d on our kernel
+    myops.prototype                  an op of your own, from a NumPy function
+    myops.new_package, myops.build   a package of ops in C++
+    myops.op_library                 the ops of such a package
+    myops.package_stub               its type stub
+    myops.onnx                       export, function bodies, lowering
+    myops.ort                        ONNX Runtime: library, session, PyOps
+    myops.batch                      a model over many rows: folders, Parquet, Ray
+    myops.testing                    the conformance suite for any op
 
 `import myops` and `import myops.ort` do not import torch; the first use of an op does.
 

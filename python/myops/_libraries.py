@@ -105,7 +105,7 @@ def of_prototypes(domain: str, namespace: str) -> Library:
         for other in known():
             if other.namespace == namespace:
                 raise ValueError(
-                    f"prototype: namespace: {namespace!r} is that of the domain {other.domain!r} "
+                    f"prototype: namespace: {namespace!r} belongs to the domain {other.domain!r} "
                     "already; give another one"
                 )
         library = _known[domain] = Library(domain, namespace)

@@ -102,7 +102,7 @@ class _DeformConv2d(torch.nn.Module):
 
 
 class DeformConv2d(_DeformConv2d):
-    """`myops.deform_conv2d` as a layer, the twin of `torchvision.ops.DeformConv2d`.
+    """`myops.deform_conv2d` as a layer, the counterpart of `torchvision.ops.DeformConv2d`.
 
     Constructor, parameters (`weight`, `bias`) and their initial distribution are torchvision's,
     so its `state_dict` loads.

@@ -1,4 +1,4 @@
-"""What must hold of a wheel before anybody gets it."""
+"""The conditions that a wheel has to meet before it is released."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from elftools.elf.elffile import ELFFile
 from wheels import sbom
 from wheels.compiling import ROOT, TORCH_LIBRARY
 
-# What each binary shows to others; everything else in it is hidden.
+# The symbols that each binary exports; all others are hidden.
 _SHOWN = {
     r"myops/lib/libmyops_ort\.so": r"RegisterCustomOps|myops_record_calls",
     r"myops/lib/libmyops_torch\.so": r"myops_\w+",

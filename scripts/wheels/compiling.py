@@ -1,10 +1,10 @@
 """Compiles the binaries of the wheels with zig: for another processor too, for an old C library.
 
 zig brings Clang, libc++ and the symbols of every glibc, so a binary needs nothing of the machine
-that makes it. libc++ is linked into each binary; none of its types crosses the border to torch
-(its stable ABI is C), to Python or to ONNX Runtime. What is compiled, and how, stands in
-myops.build; here stands which compiler does it, and that the kernels are compiled once for all
-versions of Python and for both distributions.
+that makes it. libc++ is linked into each binary; none of its types crosses the boundary to torch
+(its stable ABI is C), to Python or to ONNX Runtime. myops.build says what is compiled and
+with which flags; this module chooses the compiler, and compiles the kernels once for all versions
+of Python and for both distributions.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def compile_all(processor: str, pythons: Sequence[Python], folder: Path) -> Plan
     plan = Plan(processor, folder, pythons)
     path = plan.write()
     ninja = shutil.which("ninja", path=sysconfig.get_path("scripts")) or "ninja"
-    # zig's own store of what it compiled lies beside the objects and goes when they do.
+    # zig's own cache is beside the objects and is deleted with them.
     environment = {**os.environ, "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
     jobs = os.environ.get("MAX_JOBS", str(os.cpu_count()))
     subprocess.run(

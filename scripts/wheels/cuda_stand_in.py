@@ -1,9 +1,9 @@
 """Empty libraries in the place of CUDA's, so that a torch made for CUDA runs on a CPU.
 
 torch for CUDA is what the index has for most versions, and loads two gigabytes of CUDA's libraries
-when it is imported, on machines without a GPU too. There, torch calls only what announces its GPU
-kernels to CUDA. A stand-in has the names and versions of the symbols that torch's libraries look
-for; each is a function that returns 0.
+when it is imported, on machines without a GPU too. There, torch calls only the functions that
+register its GPU kernels with CUDA. A stand-in has the names and versions of the symbols that
+torch's libraries look for; each is a function that returns 0.
 """
 
 from __future__ import annotations

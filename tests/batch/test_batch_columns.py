@@ -1,4 +1,4 @@
-"""Columns of Parquet, as many kinds as there are: each row is right, or fails alone."""
+"""Columns of Parquet of every kind: each row is right, or fails alone."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_each_row_is_right_or_fails_alone(
     (pyarrow.array([1, 2], pyarrow.decimal128(5, 2)), "got decimal128"),
     ([{"a": 1.0}, {"a": 2.0}], "got struct"),
 ])  # fmt: skip
-def test_a_column_that_can_never_fit(values: Any, message: str, tmp_path: Path) -> None:
-    """Is refused before anything runs, not row by row."""
+def test_a_column_that_cannot_fit_is_refused(values: Any, message: str, tmp_path: Path) -> None:
+    """The run is refused before it starts, not row by row."""
     parquet.write_table(pyarrow.table({"x": values}), tmp_path / "x.parquet")
     model = models.identity(tmp_path, models.FLOAT, ("N",))
     with pytest.raises(ValueError, match=message):
@@ -93,8 +93,8 @@ def test_a_column_that_can_never_fit(values: Any, message: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("shape", [("N", 3), (1, 3), (4, 3), ("N", 3, 1), ("N", "a", 3)])
 @pytest.mark.parametrize("save", [np.save, np.savez])
-def test_rows_of_a_shape_that_can_never_fit(save: Any, shape: Any, tmp_path: Path) -> None:
-    """Is refused before anything runs, as the header of the file has it."""
+def test_rows_of_a_shape_that_cannot_fit_are_refused(save: Any, shape: Any, tmp_path: Path) -> None:
+    """The run is refused before it starts, because the header of the file states the shape."""
     rows = [6, 5] if "a" in shape else [5]
     ending = "npy" if save is np.save else "npz"
     made = np.zeros((100, *rows), np.float32)
@@ -105,7 +105,7 @@ def test_rows_of_a_shape_that_can_never_fit(save: Any, shape: Any, tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-def test_files_with_other_columns(tmp_path: Path) -> None:
+def test_files_with_other_columns_fail_their_rows(tmp_path: Path) -> None:
     model = models.identity(tmp_path, models.FLOAT, ("N",))
     parquet.write_table(pyarrow.table({"x": [1.0]}), tmp_path / "a.parquet")
     parquet.write_table(pyarrow.table({"more": [1], "x": [2.0]}), tmp_path / "b.parquet")
@@ -120,7 +120,7 @@ def test_files_with_other_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["row", "y"])
-def test_two_columns_of_one_name_in_the_output(name: str, tmp_path: Path) -> None:
+def test_two_output_columns_of_one_name_are_refused(name: str, tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"x": [1.0], name: [7]}), tmp_path / "x.parquet")
     model = models.identity(tmp_path, models.FLOAT, ("N",))
     with pytest.raises(ValueError, match=f"two columns '{name}'"):
@@ -128,8 +128,8 @@ def test_two_columns_of_one_name_in_the_output(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_table_that_is_cut_while_it_is_read(gone: bool, tmp_path: Path) -> None:
-    """Its rows fail, those of the other files do not."""
+def test_a_table_truncated_while_it_is_read_fails_its_rows(gone: bool, tmp_path: Path) -> None:
+    """Its rows fail; those of the other files do not."""
     x = np.arange(3000, dtype=np.float32).reshape(1000, 3)
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", x)

@@ -17,7 +17,7 @@ from myops.batch import _calls, _job, _local, _plan, _recipe, _run
 
 
 class Waiting:
-    """A session whose calls take a while, and which counts how many there are at once."""
+    """A session whose calls take a given time, and which counts the calls that run at once."""
 
     def __init__(self, session: Any, seconds: float) -> None:
         self._session = session
@@ -57,8 +57,10 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> list[Waiting]:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_cores_without_a_shard_help(workers: int, waiting: list[Waiting], tmp_path: Path) -> None:
-    """A table with one shard keeps all of them busy, if its calls take long."""
+def test_idle_cores_help_with_one_shard(
+    workers: int, waiting: list[Waiting], tmp_path: Path
+) -> None:
+    """A table with one shard keeps all cores busy if its calls take long."""
     x = np.arange(360, dtype=np.float32).reshape(120, 3)
     np.save(tmp_path / "x.npy", x)
     model = models.identity(tmp_path, models.FLOAT, ("N", 3))
@@ -68,10 +70,10 @@ def test_cores_without_a_shard_help(workers: int, waiting: list[Waiting], tmp_pa
     assert waiting[0].most == workers
 
 
-def test_an_error_in_a_helping_thread(
+def test_an_error_in_a_helping_thread_ends_the_run(
     waiting: list[Waiting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends the run, as it would in the thread that has the shard."""
+    """It ends the run, as an error in the thread with the shard does."""
     part = _calls.Calls._part
 
     def failing(self: Any, task: Any, session: Any, rows: list[int], feeds: Any) -> None:
@@ -90,8 +92,8 @@ def test_an_error_in_a_helping_thread(
     ("seconds", "size", "expected"),
     [(1e-6, 4, 256), (1e-6, 1024, 64), (0.005, 4, 4), (1.0, 4, 1), (1e-6, 1_000_000, 1)],
 )
-def test_rows_of_a_call(seconds: float, size: int, expected: int) -> None:
-    """64 KiB and 20 ms: other cores can have the rest."""
+def test_rows_of_a_call_follow_its_time(seconds: float, size: int, expected: int) -> None:
+    """A call has at least 64 KiB and takes about 20 ms; other cores can take the other rows."""
     inputs = _recipe.Input("x", "x", "array", True, "uint8", (None, size))
     recipe = _recipe.Recipe((inputs,), {}, (_recipe.Output("y", True),))
     calls = _calls.Calls(recipe, lambda rows: None)
@@ -101,8 +103,10 @@ def test_rows_of_a_call(seconds: float, size: int, expected: int) -> None:
 @pytest.mark.parametrize(
     ("calls", "expected"), [(100, (8, 1)), (8, (8, 1)), (3, (3, 2)), (1, (1, 8))]
 )
-def test_defaults(calls: int, expected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread a call, but where there are fewer calls than cores."""
+def test_default_numbers_of_workers_and_threads(
+    calls: int, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread for each call, and more if there are fewer calls than cores."""
     monkeypatch.setattr(_local, "cores", lambda: 8)
     assert _local.sizes(None, None, calls) == expected
     assert _local.sizes(2, None, calls) == (2, 4)
@@ -125,8 +129,10 @@ class Answering:
     ("mixing", "rows", "expected"),
     [(False, np.arange(4), [True]), (True, np.arange(4), [False]), (False, np.zeros(4), [])],
 )
-def test_what_the_first_call_shows(mixing: bool, rows: np.ndarray, expected: list[bool]) -> None:
-    """Whether rows may share calls; nothing, where all of them are the same."""
+def test_the_first_call_shows_whether_rows_are_independent(
+    mixing: bool, rows: np.ndarray, expected: list[bool]
+) -> None:
+    """Whether rows may share calls. If all rows are equal, the call shows nothing."""
     item = _recipe.Input("x", "x", "array", True, "float32", (None, 1))
     recipe = _recipe.Recipe((item,), {}, (_recipe.Output("y", True),), batch=4)
     calls = _calls.Calls(recipe, lambda rows: None)

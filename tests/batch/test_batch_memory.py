@@ -1,4 +1,4 @@
-"""Sources and outputs that are larger than the memory which a run may have."""
+"""Sources and outputs that are larger than the memory that a run may use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 ROWS, LENGTH = 3000, 32 * 1024  # 375 MiB of float32
 MOST = 300  # MiB that a run may take beyond what its libraries take
 
-# What the process has written to memory, not the files that it reads: looked at while it runs.
+# Measured while the process runs: memory that it has written to, without the files that it reads.
 CODE = """
 import sys, threading, time
 import onnxruntime, pyarrow.parquet
@@ -47,7 +47,7 @@ print(result.done, result.failed, most[0] - before)
 
 
 def numbers(length: int = LENGTH, rows: int = ROWS) -> np.ndarray:
-    """Rows that are their numbers; it takes no memory."""
+    """An array in which each row repeats its number; it takes no memory."""
     return np.broadcast_to(np.arange(rows, dtype=np.float32)[:, None], (rows, length))
 
 
@@ -99,7 +99,7 @@ def save_parquet(path: Path) -> None:
         (save_npz_compressed, "npz"), (save_parquet, "parquet"),
     ],
 )  # fmt: skip
-def test_a_source_larger_than_memory(
+def test_a_source_larger_than_memory_is_read(
     save: Callable[[Path], None], ending: str, tmp_path: Path
 ) -> None:
     """Whatever its form is."""
@@ -112,8 +112,8 @@ def test_a_source_larger_than_memory(
 
 
 @pytest.mark.parametrize("output", ["out", "out.npz", "out.npy", "out.parquet"])
-def test_outputs_larger_than_memory(output: str, tmp_path: Path) -> None:
-    """Those of one shard alone would not fit, as in a run of a million rows."""
+def test_outputs_larger_than_memory_are_written(output: str, tmp_path: Path) -> None:
+    """The outputs of one shard alone would not fit, as in a run of a million rows."""
     np.save(tmp_path / "x.npy", np.arange(ROWS, dtype=np.float32)[:, None])
     node = models.helper.make_node("Expand", ["x", "shape"], ["wide"])
     add = models.helper.make_node("Add", ["wide", "place"], ["y"])
@@ -124,7 +124,7 @@ def test_outputs_larger_than_memory(output: str, tmp_path: Path) -> None:
 
 
 def run(model: Path, source: Path, output: Path, shard: int = 0) -> int:
-    """The most MiB that it took, with so many rows in a shard."""
+    """The peak of memory in MiB, with `shard` rows in a shard."""
     command = [sys.executable, "-c", CODE, model, source, output, str(shard)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Pictures: what becomes of each kind of file, and what is refused."""
+"""Pictures: how each kind of file is converted, and which are refused."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def pixels(path: Path, mode: str = "RGB") -> np.ndarray:
         return np.asarray(image.convert(mode))
 
 
-def test_a_folder(photos: Path, tmp_path: Path) -> None:
-    """Names are kept, with other endings; files that differ in their endings alone keep them."""
+def test_a_folder_of_pictures_keeps_its_names(photos: Path, tmp_path: Path) -> None:
+    """Names are kept with another suffix; files that differ in their suffix only keep it."""
     (photos / ".hidden.png").write_bytes(b"")
     (photos / "notes.txt").write_text("no picture")
     result = myops.batch.run(models.negative(tmp_path), photos, tmp_path / "out", range=(0, 1))
@@ -45,8 +45,8 @@ def test_a_folder(photos: Path, tmp_path: Path) -> None:
         )
 
 
-def test_files_that_are_no_pictures(photos: Path, tmp_path: Path) -> None:
-    """Each fails with a reason, and the others are there; a link is what it leads to."""
+def test_files_that_are_no_pictures_fail_alone(photos: Path, tmp_path: Path) -> None:
+    """Each fails with a reason, and the others succeed. A link counts as its target."""
     good = (photos / "one.png").read_bytes()
     (photos / "cut.png").write_bytes(good[: len(good) // 2])
     (photos / "empty.jpg").write_bytes(b"")
@@ -54,7 +54,7 @@ def test_files_that_are_no_pictures(photos: Path, tmp_path: Path) -> None:
     (photos / "link.png").symlink_to(photos / "one.png")
     (photos / "nowhere.png").symlink_to(tmp_path / "gone")
     (photos / "loop").symlink_to(photos)
-    os.mkfifo(photos / "pipe.png")  # who opens it would wait
+    os.mkfifo(photos / "pipe.png")  # opening it would block
     # 179 million pixels in a small file.
     Image.new("1", (13400, 13400)).save(photos / "huge.png", compress_level=1)
     frames = [Image.new("L", (4, 4), value) for value in (0, 255)]
@@ -67,7 +67,7 @@ def test_files_that_are_no_pictures(photos: Path, tmp_path: Path) -> None:
                             "pipe.png", "huge.png", "deep.tif"}  # fmt: skip
     assert "damaged" in reasons["cut.png"]
     assert "empty file" in reasons["empty.jpg"]
-    assert "no picture" in reasons["text.jpg"]
+    assert "not a picture" in reasons["text.jpg"]
     assert "No such file" in reasons["nowhere.png"]
     assert "no regular file" in reasons["pipe.png"]
     assert "more than 178956970 pixels" in reasons["huge.png"]
@@ -89,8 +89,8 @@ KINDS = {
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("kind", KINDS)
-def test_modes(kind: str, channels: int, tmp_path: Path) -> None:
-    """Colours are those of Pillow's conversion."""
+def test_colour_modes_are_converted_as_by_pillow(kind: str, channels: int, tmp_path: Path) -> None:
+    """Colours equal those of Pillow's conversion."""
     image, ending = KINDS[kind]
     path = tmp_path / f"a.{ending}"
     image.save(path)
@@ -106,8 +106,9 @@ def test_modes(kind: str, channels: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "white"), [("uint8", 255), ("uint16", 65535), ("float", 1.0)])
-def test_sixteen_bits(dtype: str, white: float, tmp_path: Path) -> None:
-    """16 bits stay 16 bits where the model has a place for them, and are rounded, not cut, to 8."""
+def test_sixteen_bit_pictures_keep_their_bits(dtype: str, white: float, tmp_path: Path) -> None:
+    """16 bits stay 16 bits if the model takes them, otherwise they are rounded, not truncated, to
+    8."""
     deep = np.array([[0, 128, 129, 40000], [65535, 257, 30000, 1]], np.uint16)
     Image.fromarray(deep).save(tmp_path / "deep.png")
     kind = {"uint8": models.UINT8, "uint16": models.TensorProto.UINT16, "float": models.FLOAT}
@@ -120,7 +121,7 @@ def test_sixteen_bits(dtype: str, white: float, tmp_path: Path) -> None:
     np.testing.assert_allclose(got, expected if dtype == "float" else np.rint(expected), rtol=1e-6)
 
 
-def test_a_camera_on_its_side(tmp_path: Path) -> None:
+def test_orientation_in_exif_is_applied(tmp_path: Path) -> None:
     image = Image.fromarray(GREY)
     tags = image.getexif()
     tags[0x0112] = 6  # turn by 90 degrees
@@ -131,16 +132,16 @@ def test_a_camera_on_its_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("shape", "said", "message"), [
-    ((1, 3, "h", "w"), {}, "does not say what black and white are; say range="),
+    ((1, 3, "h", "w"), {}, "does not say what black and white are; pass range="),
     (("N", "c", "h", "w"), {"range": (0, 1)}, "axis 1 nor axis 3 has the length of channels"),
-    ((1, 3, "h", 3), {"range": (0, 1)}, "could be the channels; say layout=nchw"),
+    ((1, 3, "h", 3), {"range": (0, 1)}, "could be the channels; pass layout=nchw"),
     ((1, 3, "h", "w"), {"range": (0, 1), "layout": "hwc"}, "expected one of 4 letters"),
     ((1, 2, "h", "w"), {"range": (0, 1), "layout": "nchw"}, "got 2 channels"),
     ((1, 3, "h", "w"), {"range": (0, 1), "mean": (1, 2), "std": (1, 2)}, "mean: got 2 numbers"),
     ((1, 3, "h", "w"), {"range": (1, 0)}, "range: got"),
     ((7,), {}, "which does not say how it holds a picture"),
 ])  # fmt: skip
-def test_what_the_graph_leaves_open_is_refused(
+def test_ambiguous_inputs_are_refused(
     shape: tuple[int | str, ...], said: dict, message: str, photos: Path, tmp_path: Path
 ) -> None:
     model = models.negative(tmp_path, shape)
@@ -149,7 +150,7 @@ def test_what_the_graph_leaves_open_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_size_that_the_graph_fixes(photos: Path, tmp_path: Path) -> None:
+def test_pictures_are_resized_to_a_fixed_input_size(photos: Path, tmp_path: Path) -> None:
     model = models.negative(tmp_path, (1, 3, 5, 7))
     result = myops.batch.run(model, photos, tmp_path / "out", range=(0, 1))
     assert (result.done, result.failed) == (3, 2)
@@ -161,10 +162,10 @@ def test_a_size_that_the_graph_fixes(photos: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("limits", [(0, 1), (0, 255), (-1, 1)])
-def test_ranges_and_means(
+def test_range_mean_and_std_are_applied(
     layout: str, limits: tuple[float, float], photos: Path, tmp_path: Path
 ) -> None:
-    """The tensor that the model sees, against arithmetic in float64."""
+    """The tensor that the model gets, against arithmetic in float64."""
     shape = ("N", 3, "h", "w") if layout == "nchw" else ("N", "h", "w", 3)
     model = models.identity(tmp_path, models.FLOAT, shape)
     mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
@@ -178,15 +179,15 @@ def test_ranges_and_means(
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_bytes_are_passed_on(photos: Path, tmp_path: Path) -> None:
+def test_bytes_of_files_are_passed_to_string_inputs(photos: Path, tmp_path: Path) -> None:
     model = models.identity(tmp_path, models.UINT8, ("bytes",))
     result = myops.batch.run(model, photos / "*.png", tmp_path / "out")
     assert (result.format, result.done) == ("bytes", 2)
     assert (tmp_path / "out" / "one.png").read_bytes() == (photos / "one.png").read_bytes()
 
 
-def test_two_pictures_a_row_and_two_outputs(tmp_path: Path, rng: np.random.Generator) -> None:
-    """Files are joined by their names; one that is missing is said before anything runs."""
+def test_two_input_folders_and_two_outputs(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Files are paired by their names; a missing one is named before the run starts."""
     from onnx import helper
 
     nodes = [helper.make_node("Max", ["left", "right"], ["more"]),
@@ -216,8 +217,8 @@ def test_two_pictures_a_row_and_two_outputs(tmp_path: Path, rng: np.random.Gener
         myops.batch.run(model, tmp_path / "left", tmp_path / "again")
 
 
-def test_pixels_outside_of_the_range(tmp_path: Path) -> None:
-    """Clipped and rounded to the nearest; NaN is no pixel."""
+def test_pixels_outside_of_the_range_are_clipped(tmp_path: Path) -> None:
+    """They are clipped and rounded to nearest; NaN is an error."""
     from myops.batch import _pixels
 
     said = _pixels.Settings(range=(0.0, 1.0))

@@ -33,8 +33,8 @@ def _cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-def test_the_same_bits_as_here(tmp_path: Path, rng: np.random.Generator) -> None:
-    """And a run can go on with the other engine: the journal is the same."""
+def test_ray_gives_the_bits_of_the_local_engine(tmp_path: Path, rng: np.random.Generator) -> None:
+    """A run can continue with the other engine, because the journal is the same."""
     model = models.matrix(tmp_path)
     np.save(tmp_path / "x.npy", rng.standard_normal((1500, 33)).astype(np.float32))
     words: dict[str, Any] = {"model": model, "source": tmp_path / "x.npy"}
@@ -45,8 +45,8 @@ def test_the_same_bits_as_here(tmp_path: Path, rng: np.random.Generator) -> None
     assert myops.batch.run(output=tmp_path / "ray", **words).before == 1500
 
 
-def test_an_actor_that_is_killed(tmp_path: Path) -> None:
-    """Ray starts another, which does what the first had begun."""
+def test_a_killed_actor_is_replaced(tmp_path: Path) -> None:
+    """Ray starts another actor, which repeats the unfinished work of the first."""
     for place in range(40):
         np.save(tmp_path / f"{place:02d}.npy", np.float32([[place]]))
     killed = []
@@ -67,7 +67,7 @@ def test_an_actor_that_is_killed(tmp_path: Path) -> None:
 
 
 def _actor() -> int:
-    """The process of an actor of Ray Data: one with a worker of ours below it."""
+    """The process of an actor of Ray Data, which has a worker of ours as its child."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
@@ -79,14 +79,14 @@ def _actor() -> int:
     raise AssertionError("no actor runs")
 
 
-def test_a_source_larger_than_memory(tmp_path: Path) -> None:
-    """Only numbers of shards go through Ray: 300 times as many rows need no more memory."""
+def test_a_source_larger_than_memory_is_read(tmp_path: Path) -> None:
+    """Ray transports only numbers of shards: 300 times as many rows need no more memory."""
     length = 32 * 1024
     node = models.helper.make_node("ReduceMax", ["x"], ["y"], axes=[1], keepdims=0)
     model = models.save(tmp_path / "most.onnx", [node], {"x": (models.FLOAT, ("N", length))},
                         {"y": (models.FLOAT, ("N",))})  # fmt: skip
     most = {}
-    # 5 MiB; 1.5 GiB, of which the disk holds nothing.
+    # 5 MiB; and 1.5 GiB as a sparse file.
     for turn, rows in enumerate((40, 40, 12_000)):
         source = tmp_path / f"{rows}.npy"
         np.lib.format.open_memmap(source, "w+", np.float32, (rows, length)).flush()
@@ -104,7 +104,7 @@ def test_a_source_larger_than_memory(tmp_path: Path) -> None:
 
 
 def _watch(seen: list[int], ended: threading.Event) -> None:
-    """Notes the most MiB, also of shared memory, of this process and those that it has started."""
+    """Records the peak in MiB, with shared memory, of this process and its children."""
     while not ended.wait(0.05):
         parents: dict[int, list[int]] = {}
         sizes: dict[int, int] = {}
@@ -126,7 +126,7 @@ def _watch(seen: list[int], ended: threading.Event) -> None:
         seen[0] = max(seen[0], total >> 10)
 
 
-def test_the_application_for_serve(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_the_application_for_ray_serve_answers(tmp_path: Path, rng: np.random.Generator) -> None:
     made = myops.ort.bundle(models.matrix(tmp_path), tmp_path / "deploy", ray_serve=True)
     code = (
         "import ray\n"

@@ -1,4 +1,5 @@
-"""One file for all rows: whole or not there, the same rows as in a folder, and it goes on."""
+"""One file for all rows: it is complete or absent, has the same rows as a folder, and a run
+continues."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_all_rows_in_one_file(ending: str, tmp_path: Path, rng: np.random.Generator) -> None:
-    """And nothing is done twice, until the file is gone."""
+def test_all_rows_are_in_one_file(ending: str, tmp_path: Path, rng: np.random.Generator) -> None:
+    """No row is run twice unless the file was deleted."""
     x = rng.standard_normal((900, 3)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     output = tmp_path / f"out.{ending}"
@@ -55,8 +56,8 @@ def test_all_rows_in_one_file(ending: str, tmp_path: Path, rng: np.random.Genera
         myops.batch.run(**{**words, "constants": {"factor": 3}})
 
 
-def test_a_file_that_is_of_no_run(tmp_path: Path) -> None:
-    """It stays as it is."""
+def test_a_file_of_no_run_is_refused(tmp_path: Path) -> None:
+    """The file stays unchanged."""
     np.save(tmp_path / "x.npy", np.zeros((2, 3), np.float32))
     (tmp_path / "out.npz").write_text("mine")
     words: dict[str, Any] = {"model": models.times(tmp_path), "source": tmp_path / "x.npy",
@@ -71,8 +72,9 @@ def test_a_file_that_is_of_no_run(tmp_path: Path) -> None:
     assert (tmp_path / "folder.npy" / "part-0000000.npz").exists()
 
 
-def test_rows_that_fail(tmp_path: Path) -> None:
-    """The others are in the file; parts stay, so that these rows can be run again."""
+def test_failed_rows_are_left_out(tmp_path: Path) -> None:
+    """The other rows are in the file; the parts remain, so that the failed rows can be run
+    again."""
     node = helper.make_node("Gather", ["data", "x"], ["y"])
     model = models.save(tmp_path / "gather.onnx", [node], {"x": (models.INT64, ("N",))},
                         {"y": (models.FLOAT, ("N",))},
@@ -111,8 +113,8 @@ myops.batch.run(**json.loads(sys.argv[1]))
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_run_that_is_killed_when_it_writes_the_file(moment: str, tmp_path: Path) -> None:
-    """Just before the file gets its name, and just before its parts are removed."""
+def test_a_run_killed_while_writing_the_file_continues(moment: str, tmp_path: Path) -> None:
+    """Killed just before the file is renamed, and just before its parts are removed."""
     x = np.arange(3000, dtype=np.float32).reshape(1000, 3)
     np.save(tmp_path / "x.npy", x)
     words = {"model": str(models.times(tmp_path)), "source": str(tmp_path / "x.npy"),
@@ -128,8 +130,10 @@ def test_a_run_that_is_killed_when_it_writes_the_file(moment: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("uneven", [0, 300, 900])
-def test_rows_of_different_shapes(uneven: int, tmp_path: Path, rng: np.random.Generator) -> None:
-    """In some parts, in all, in none."""
+def test_rows_of_different_shapes_are_written(
+    uneven: int, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """Different shapes in some parts, in all, in none."""
     node = helper.make_node("NonZero", ["x"], ["places"])
     model = models.save(tmp_path / "nonzero.onnx", [node], {"x": (models.FLOAT, (1, 4))},
                         {"places": (models.INT64, (2, "n"))})  # fmt: skip
@@ -153,8 +157,8 @@ def test_rows_of_different_shapes(uneven: int, tmp_path: Path, rng: np.random.Ge
         myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out.npy")
 
 
-def test_columns_that_are_kept_stay_what_they_are(tmp_path: Path) -> None:
-    """Dates, decimals, structures, nulls; also where a file of the source has nulls only."""
+def test_kept_columns_are_unchanged(tmp_path: Path) -> None:
+    """Dates, decimals, structures, nulls; also if a file of the source has only nulls."""
     kept = {
         "when": pyarrow.array([1, None, 3], pyarrow.timestamp("us", tz="UTC")),
         "price": pyarrow.array([1, None, 3], pyarrow.decimal128(9, 2)),
@@ -177,7 +181,7 @@ def test_columns_that_are_kept_stay_what_they_are(tmp_path: Path) -> None:
     assert table["when"].type == found["when"].type
 
 
-def test_pictures_and_a_bucket(tmp_path: Path) -> None:
+def test_pictures_from_a_bucket(tmp_path: Path) -> None:
     from PIL import Image
 
     fsspec = pytest.importorskip("fsspec", reason="fsspec is of the extra batch")
@@ -196,8 +200,8 @@ def test_pictures_and_a_bucket(tmp_path: Path) -> None:
         files.rm("/one", recursive=True)
 
 
-def test_urls_of_this_machine(tmp_path: Path) -> None:
-    """file:// is a path like any other: also the rename that makes outputs appear whole."""
+def test_file_urls_are_paths(tmp_path: Path) -> None:
+    """file:// is a path like any other; outputs are renamed there too."""
     np.save(tmp_path / "x.npy", np.ones((3, 3), np.float32))
     words: dict[str, Any] = {"model": models.times(tmp_path), "constants": {"factor": 2}}
     source = f"file://{tmp_path}/*.npy"

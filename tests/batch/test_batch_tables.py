@@ -27,10 +27,10 @@ def table(folder: Path) -> Any:
 
 @pytest.mark.parametrize("batch", [None, 1, 3, 16])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_the_same_bits_with_any_workers_and_batch(
+def test_equal_bits_with_any_workers_and_batch(
     batch: int | None, workers: int, tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    """Those of the model called with each row alone."""
+    """The results equal those of the model called with each row alone."""
     import onnxruntime
 
     model = models.matrix(tmp_path)
@@ -46,11 +46,9 @@ def test_the_same_bits_with_any_workers_and_batch(
 
 @pytest.mark.parametrize("equal", [0, 300])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_rows_that_depend_on_each_other_are_run_alone(
-    equal: int, workers: int, tmp_path: Path
-) -> None:
-    """A graph that takes its mean over axis 0 gives other values for several rows in a call; where
-    the first rows are all the same, these do not show it."""
+def test_dependent_rows_are_run_alone(equal: int, workers: int, tmp_path: Path) -> None:
+    """A graph with a mean over axis 0 gives other values for several rows in a call. If the first
+    rows are all equal, they do not show it."""
     nodes = [helper.make_node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1),
              helper.make_node("Sub", ["x", "m"], ["y"])]  # fmt: skip
     kind = (models.FLOAT, ("N", 2))
@@ -63,8 +61,8 @@ def test_rows_that_depend_on_each_other_are_run_alone(
     assert result.done == 600
 
 
-def test_a_difference_that_is_found_late(tmp_path: Path) -> None:
-    """The first call shows none; the shard is run again when a later one does."""
+def test_a_dependence_found_late_repeats_the_shard(tmp_path: Path) -> None:
+    """The first call shows no dependence; the shard is run again when a later call does."""
     nodes = [helper.make_node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1),
              helper.make_node("Sub", ["x", "m"], ["d"]),
              helper.make_node("Max", ["m", "limit"], ["over"]),
@@ -82,8 +80,8 @@ def test_a_difference_that_is_found_late(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", [4, 200])
-def test_pictures_where_axis_0_is_fixed(side: int, tmp_path: Path) -> None:
-    """Calls have as many rows as the graph says, however large the rows are."""
+def test_pictures_with_a_fixed_axis_0(side: int, tmp_path: Path) -> None:
+    """Calls have the number of rows of the graph, however large the rows are."""
     kind = (models.FLOAT, (4, side, side))
     node = helper.make_node("Neg", ["x"], ["y"])
     model = models.save(tmp_path / "four.onnx", [node], {"x": kind}, {"y": kind})
@@ -95,8 +93,8 @@ def test_pictures_where_axis_0_is_fixed(side: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 9])
-def test_an_axis_of_rows_that_is_fixed(count: int, tmp_path: Path) -> None:
-    """Calls are filled up with copies of a row, whose results are dropped."""
+def test_a_fixed_number_of_rows_is_filled_up(count: int, tmp_path: Path) -> None:
+    """Calls are completed with copies of a row, whose results are dropped."""
     kind = (models.FLOAT, (4, 2))
     node = helper.make_node("Identity", ["x"], ["y"])
     model = models.save(tmp_path / "four.onnx", [node], {"x": kind}, {"y": kind})
@@ -106,7 +104,7 @@ def test_an_axis_of_rows_that_is_fixed(count: int, tmp_path: Path) -> None:
     np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], x)
 
 
-def test_parquet_with_keys(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_parquet_with_kept_columns(tmp_path: Path, rng: np.random.Generator) -> None:
     """float64 lists of all elements, names of columns, row groups, columns that are kept."""
     model = models.times(tmp_path, shape=("N", 2, 3))
     x = rng.standard_normal((700, 6))
@@ -123,7 +121,7 @@ def test_parquet_with_keys(tmp_path: Path, rng: np.random.Generator) -> None:
     got = np.array(made.column("y").to_pylist(), np.float32)
     np.testing.assert_array_equal(got, (x.astype(np.float32) * np.float32(2.5)))
     assert made.column("y.shape").to_pylist()[5] == [2, 3]
-    # What was written is read again: lists beside their shapes.
+    # The output is read again: lists together with their shapes.
     again = myops.batch.run(model, tmp_path / "out" / "part-*.parquet", tmp_path / "again",
                             columns={"x": "y"}, constants={"factor": 1})  # fmt: skip
     assert again.done == 700
@@ -132,8 +130,8 @@ def test_parquet_with_keys(tmp_path: Path, rng: np.random.Generator) -> None:
     )
 
 
-def test_rows_that_fail_in_a_table(tmp_path: Path) -> None:
-    """Nulls, numbers that do not fit, an index beyond the end: each alone."""
+def test_wrong_rows_of_a_table_fail_alone(tmp_path: Path) -> None:
+    """Nulls, numbers out of range, an index beyond the end: each row fails alone."""
     node = helper.make_node("Gather", ["data", "x"], ["y"])
     model = models.save(tmp_path / "gather.onnx", [node], {"x": (models.INT64, ("N",))},
                         {"y": (models.FLOAT, ("N",))},
@@ -150,7 +148,7 @@ def test_rows_that_fail_in_a_table(tmp_path: Path) -> None:
     assert made.column("y").to_pylist() == [10, 11, 12, 12]
 
 
-def test_pictures_in_parquet(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_pictures_in_parquet_are_decoded(tmp_path: Path, rng: np.random.Generator) -> None:
     images, data = [], []
     for place in range(5):
         images.append(rng.integers(0, 256, (3 + place, 4, 3), np.uint8))
@@ -167,7 +165,7 @@ def test_pictures_in_parquet(tmp_path: Path, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("shape", [("N",), ("N", 1)])
-def test_text(shape: tuple[Any, ...], tmp_path: Path) -> None:
+def test_text_columns_become_string_inputs(shape: tuple[Any, ...], tmp_path: Path) -> None:
     model = models.identity(tmp_path, models.STRING, shape)
     words = ["", "ü", "two words", "x"] * 10
     parquet.write_table(pyarrow.table({"x": words}), tmp_path / "a.parquet")
@@ -177,8 +175,9 @@ def test_text(shape: tuple[Any, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["npz", "parquet"])
-def test_outputs_of_other_sizes_for_each_row(format: str, tmp_path: Path) -> None:
-    """Where the values of x are not 0: another number for each row; axis 0 counts no rows."""
+def test_outputs_of_different_sizes(format: str, tmp_path: Path) -> None:
+    """The positions at which x is not 0: their number differs for each row; axis 0 is no axis of
+    rows."""
     nodes = [helper.make_node("NonZero", ["x"], ["places"])]
     model = models.save(tmp_path / "nonzero.onnx", nodes, {"x": (models.FLOAT, (1, 4))},
                         {"places": (models.INT64, (2, "n"))})  # fmt: skip
@@ -198,7 +197,7 @@ def test_outputs_of_other_sizes_for_each_row(format: str, tmp_path: Path) -> Non
     assert found == expected
 
 
-def test_npz_with_an_array_for_each_input(tmp_path: Path) -> None:
+def test_npz_with_one_array_for_each_input(tmp_path: Path) -> None:
     node = helper.make_node("Add", ["a", "b"], ["c"])
     kind = (models.FLOAT, ("batch", 2))
     model = models.save(tmp_path / "add.onnx", [node], {"a": kind, "b": kind}, {"c": kind})
@@ -214,12 +213,12 @@ def test_npz_with_an_array_for_each_input(tmp_path: Path) -> None:
         myops.batch.run(model, tmp_path / "none.npz", tmp_path / "again")
 
 
-def test_a_file_that_is_one_row(tmp_path: Path) -> None:
-    """Its rank says so; where the graph leaves it open, nothing is guessed."""
+def test_a_file_with_one_row(tmp_path: Path) -> None:
+    """Its rank shows it; if the graph has no rank, nothing is guessed."""
     model = models.identity(tmp_path, models.FLOAT, ("height", "width"))
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", np.full((3, 4), ord(name), np.float32))
-    with pytest.raises(ValueError, match="say rows=axis0"):
+    with pytest.raises(ValueError, match="pass rows=axis0"):
         myops.batch.run(model, tmp_path / "*.npy", tmp_path / "out")
     result = myops.batch.run(model, tmp_path / "*.npy", tmp_path / "out", rows="file", format="npy")
     assert result.rows == 2
@@ -234,7 +233,7 @@ def test_a_file_that_is_one_row(tmp_path: Path) -> None:
     ("x", "factor: got 'x', expected"), ([1, 2], "factor: got"), ("1,2", "factor: got"),
     (2.5, "factor: got 2.5"), (True, "factor: got True"), (2**70, "factor: got"),
 ])  # fmt: skip
-def test_constants_that_do_not_fit(value: Any, message: str, tmp_path: Path) -> None:
+def test_unsuitable_constants_are_refused(value: Any, message: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 3), np.int64))
     model = models.times(tmp_path, models.INT64)
     with pytest.raises(ValueError, match=message.replace("[", r"\[")):
@@ -245,7 +244,7 @@ def test_constants_that_do_not_fit(value: Any, message: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("bad", [b"", b"junk", b"PAR1PAR1", b"\x93NUMPY"])
 @pytest.mark.parametrize("ending", ["npy", "npz", "parquet"])
-def test_tables_that_are_damaged(bad: bytes, ending: str, tmp_path: Path) -> None:
+def test_damaged_tables_are_refused(bad: bytes, ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"x.{ending}"
     path.write_bytes(bad)
     model = models.identity(tmp_path, models.FLOAT, ("N", 3))
@@ -256,8 +255,8 @@ def test_tables_that_are_damaged(bad: bytes, ending: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("ending", ["npy", "npz"])
 @pytest.mark.parametrize("length", [-5, 2, 4 * 10**18])
-def test_a_header_that_says_other_lengths(length: int, ending: str, tmp_path: Path) -> None:
-    """Each of its rows would fail, without end."""
+def test_a_header_with_wrong_lengths_is_refused(length: int, ending: str, tmp_path: Path) -> None:
+    """Otherwise each of very many rows would fail."""
     head = io.BytesIO()
     words = {"descr": "<f4", "fortran_order": False, "shape": (length, 3)}
     np.lib.format.write_array_header_1_0(head, words)
@@ -274,8 +273,8 @@ def test_a_header_that_says_other_lengths(length: int, ending: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("ending", ["npy", "npz", "parquet"])
-def test_a_source_that_changes_between_runs(ending: str, tmp_path: Path) -> None:
-    """A process that runs several times reads what is there now."""
+def test_a_source_changed_between_runs_is_read_again(ending: str, tmp_path: Path) -> None:
+    """A process that runs several times reads the present source."""
     model = models.identity(tmp_path, models.FLOAT, ("N", 3))
     for place in range(2):
         x = np.full((300, 3), place, np.float32)
@@ -292,8 +291,10 @@ def test_a_source_that_changes_between_runs(ending: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_npz_of_any_order(save: Any, order: Any, tmp_path: Path, rng: np.random.Generator) -> None:
-    """Arrays whose first axis is the last one in the file; empty and narrow ones."""
+def test_npz_arrays_in_any_memory_order(
+    save: Any, order: Any, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """Arrays in Fortran order, and empty and narrow ones."""
     x = rng.standard_normal((700, 3)).astype(np.float32)
     save(tmp_path / "x.npz", x=np.asarray(x, order=order), unused=np.zeros((700, 0)))
     model = models.identity(tmp_path, models.FLOAT, ("N", 3))
@@ -305,7 +306,7 @@ def test_npz_of_any_order(save: Any, order: Any, tmp_path: Path, rng: np.random.
 def test_row_groups_of_any_size(
     small: int, tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Groups that are read whole, and groups through which each thread goes forward."""
+    """Groups that are read as a whole, and groups that each thread reads in order."""
     monkeypatch.setattr(_tables, "_SMALL_BYTES", small)
     monkeypatch.setattr(_tables, "_PLACE_BYTES", 100)
     x = rng.standard_normal((3000, 3)).astype(np.float32)
@@ -321,10 +322,10 @@ def test_row_groups_of_any_size(
 
 
 @pytest.mark.parametrize("format", ["npz", "parquet"])
-def test_parts_that_are_written_in_pieces(
+def test_parts_written_in_pieces_equal_whole_ones(
     format: str, tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are those that are written at once, also where rows have several shapes."""
+    """They equal parts written at once, also if rows have different shapes."""
     model = models.identity(tmp_path, models.FLOAT, ("N", "length"))
     rows = [rng.standard_normal(1 + place // 200).astype(np.float32) for place in range(500)]
     parquet.write_table(pyarrow.table({"x": rows}), tmp_path / "x.parquet")

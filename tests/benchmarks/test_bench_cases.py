@@ -51,13 +51,13 @@ def test_every_candidate_is_right(case: Case) -> None:
 
 
 def runtimes_left_out(case: Case) -> set[str]:
-    """Which has nothing to compare: ONNX Runtime with a gradient, or with one small node a run."""
+    """Runtimes without a comparison: ONNX Runtime for gradients, and for runs of one small node."""
     if isinstance(case, MyAddCase):
         return {"torch"} if case.nodes > 1 else {"onnxruntime"} if case.count <= 10**6 else set()
     return {"onnxruntime"} if case.backward else set()
 
 
-def test_a_wrong_result_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_candidate_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     case = MyAddCase(10)
     monkeypatch.setattr(torch, "add", lambda b, a, alpha, out=None: b + 3 * a)
     peers, _ = discover.peers()
@@ -66,7 +66,7 @@ def test_a_wrong_result_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -
     assert result.wrong.keys().isdisjoint(item.name for item in result.measurements)
 
 
-def test_a_peer_that_is_absent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absent_peer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setitem(sys.modules, "torchvision.ops", None)
     monkeypatch.delitem(sys.modules, "benchmarks.peers.torchvision", raising=False)

@@ -1,4 +1,4 @@
-"""Turns and samples. Nothing here looks at a clock: time and waiting are given."""
+"""The order of candidates and their samples. No test reads a clock: times are given."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def test_few_samples_are_spread_over_the_rounds(wanted: int, turns: range | list
     assert when == list(turns)
 
 
-def test_dropped_samples_are_made_up_for_but_not_for_ever() -> None:
+def test_disturbed_samples_are_repeated_a_few_times() -> None:
     assert is_due(15, 15, wanted=15, taken=15, clean=14)
     assert not is_due(15, 15, wanted=15, taken=15, clean=15)
     assert not is_due(29, 15, wanted=3, taken=6, clean=0)
 
 
-def test_disturbed_samples_do_not_count() -> None:
+def test_disturbed_samples_are_ignored() -> None:
     samples = [Sample(1.0, 0, 0.0), Sample(9.0, 0, 0.5), Sample(2.0, 0, 0.05), Sample(3.0, 4, 0.01)]
     found = summarise(candidate(), samples)
     assert (found.seconds, found.clean, found.taken, found.disturbed) == (2.0, 3, 4, False)
 
 
-def test_a_row_made_of_disturbed_samples_says_so() -> None:
+def test_a_row_with_disturbed_samples_only_is_marked() -> None:
     samples = [Sample(1.0, 0, 0.3), Sample(9.0, 0, 0.9), Sample(2.0, 0, 0.2), Sample(3.0, 0, 0.4)]
     found = summarise(candidate(), samples)
     assert (found.seconds, found.clean, found.disturbed) == (2.0, 0, True)  # of 2, 1 and 3
@@ -53,7 +53,7 @@ def test_a_row_made_of_disturbed_samples_says_so() -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Each look at the clock is a millisecond later; nobody waits for a core."""
+    """Each reading of the clock is a millisecond later; no candidate waits for a core."""
     now = [0]
 
     def tick() -> int:
@@ -89,14 +89,16 @@ def test_slow_candidates_get_few_samples(clock: list[int]) -> None:
     assert found.taken == measure.FEWEST
 
 
-def test_waiting_for_a_core_is_seen(clock: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_core_marks_a_sample(
+    clock: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     delays = iter(range(0, 10**9, 100_000))  # 0.1 ms in each sample of 1 ms
     monkeypatch.setattr(system, "queue_delay", lambda: next(delays))
     (found,) = measure.measure([candidate()], Plan(rounds=4, sample=0.0009, budget=1.0))
     assert (found.clean, found.taken, found.disturbed) == (0, 8, True)
 
 
-def test_the_system_counts_pages_that_are_touched() -> None:
+def test_page_faults_are_counted() -> None:
     before = system.page_faults()
     with mmap.mmap(-1, 64 << 20) as memory:  # new pages; an allocator may hand out touched ones
         memory[::4096] = b"x" * (len(memory) // 4096)

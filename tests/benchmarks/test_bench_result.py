@@ -1,4 +1,4 @@
-"""Who is ahead, and how it is written down."""
+"""Which candidate is faster, and how the result is written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FULL = result(
     measurement("peer slow", "peer", "allocated", 4.0),
     measurement("peer fast", "peer", "given", 2.0),
     measurement("numpy", "beside", "given", 0.1),
-    measurement("conv", "yardstick", "given", 0.1),
+    measurement("conv", "partial", "given", 0.1),
     measurement("ours", "torch", "allocated", 0.5),
     measurement("ours, out=", "torch", "given", 1.0),
     measurement("node", "onnxruntime", "given", 1.6),
@@ -42,22 +42,22 @@ FULL = result(
     ("ratio", "expected"),
     [(0.99, "behind"), (1.19, "behind"), (1.196, "least"), (1.9, "least"), (2.0, "aim")],
 )
-def test_words(ratio: float, expected: str) -> None:
+def test_ratios_become_words(ratio: float, expected: str) -> None:
     assert word(ratio, Target(1.2, 2.0)) == expected
 
 
-def test_no_target_no_word() -> None:
+def test_without_a_target_there_is_no_word() -> None:
     assert word(0.1, None) == ""
 
 
-def test_the_given_output_meets_the_fastest_peer_of_all() -> None:
+def test_out_calls_are_compared_with_the_fastest_peer() -> None:
     verdict = FULL.verdict("torch")
     assert verdict is not None
     assert (verdict.ours.name, verdict.peer.name) == ("ours, out=", "peer fast")
     assert (verdict.ratio, verdict.word) == (2.0, "aim")
 
 
-def test_allocating_meets_allocating() -> None:
+def test_allocating_calls_are_compared_with_allocating_peers() -> None:
     verdict = FULL.allocating("torch")
     assert verdict is not None
     assert (verdict.ours.name, verdict.peer.name, verdict.ratio) == ("ours", "peer slow", 8.0)
@@ -84,12 +84,12 @@ def document() -> Document:
     )
 
 
-def test_documents_survive_a_file(tmp_path: Path) -> None:
+def test_documents_are_saved_and_read(tmp_path: Path) -> None:
     document().save(tmp_path / "all.json")
     assert Document.load(tmp_path / "all.json") == document()
 
 
-def test_a_part_that_was_measured_again_replaces_the_first() -> None:
+def test_a_new_measurement_replaces_the_first() -> None:
     merged = document()
     again = result(measurement("ours", "torch", "given", 7.0))
     other = result(measurement("ours", "torch", "given", 8.0))
@@ -103,7 +103,7 @@ def test_a_part_that_was_measured_again_replaces_the_first() -> None:
     assert merged.scaling == [document().scaling[0], point]
 
 
-def test_a_page_gets_its_parts_and_keeps_its_words(tmp_path: Path) -> None:
+def test_a_page_keeps_its_text_around_the_tables(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     names = ["machine", "score", "results", "limits", "scaling", "also", "peers"]
     marked = "".join(f"<!-- begin {name} -->\nold\n<!-- end {name} -->\n\n" for name in names)
@@ -124,17 +124,17 @@ def test_a_page_gets_its_parts_and_keeps_its_words(tmp_path: Path) -> None:
     assert page.read_text() == written
 
 
-def test_what_was_not_measured_stays() -> None:
+def test_parts_that_were_not_measured_stay() -> None:
     assert set(markdown.parts(Document())) == {"machine"}
     assert markdown.replace_part("no marks", "results", "new") == "no marks"
 
 
-def test_half_a_pair_of_markers_is_an_error() -> None:
+def test_a_missing_marker_is_an_error() -> None:
     with pytest.raises(ValueError, match="results: expected its two markers once"):
         markdown.replace_part("<!-- begin results -->", "results", "new")
 
 
-def test_behind_is_bold() -> None:
+def test_results_behind_a_peer_are_bold() -> None:
     behind = result(
         measurement("peer", "peer", "given", 1.0),
         measurement("ours", "torch", "given", 2.0),
@@ -150,7 +150,7 @@ def test_behind_is_bold() -> None:
     ("seconds", "expected"),
     [(2.0, "2.00 s"), (0.0123, "12.3 ms"), (456e-6, "456 us"), (1.5e-9, "1.50 ns")],
 )
-def test_durations(seconds: float, expected: str) -> None:
+def test_durations_are_formatted(seconds: float, expected: str) -> None:
     assert text.duration(seconds) == expected
 
 
@@ -162,14 +162,14 @@ def test_steepness_is_the_largest_growth_for_one() -> None:
     assert scaling.steepness(line(5.0, 2.0, 3.0)) == pytest.approx(1.5)
 
 
-def test_the_roof_is_the_slower_of_memory_and_arithmetic() -> None:
+def test_the_limit_is_the_slower_of_memory_and_arithmetic() -> None:
     machine = {"triad": 10.0, "triad nt": 20.0, "fma": 100.0}
     assert limits.memory_roof(machine) == 20.0
     assert limits.roof(machine, flops=1e9, size=40e9) == pytest.approx(2.0)
     assert limits.roof(machine, flops=400e9, size=40e9) == pytest.approx(4.0)
 
 
-def test_the_limits_program_compiles_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_that_measures_limits_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MEBIBYTES", 1)
     found = limits.measure_limits(1)
     assert set(found) <= set(limits.MEANING)

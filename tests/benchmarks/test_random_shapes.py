@@ -1,4 +1,4 @@
-"""Random configurations of the benchmarks: what is drawn, the references, and what is reported."""
+"""Random configurations of the benchmarks: how they are drawn, the references, the report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEED = 5
 
 
 def small(kind: str, count: int) -> list[int]:
-    """Numbers of configurations that take no time."""
+    """Numbers of configurations that run quickly."""
 
     def cost(shape: Any) -> int:
         if isinstance(shape, draw.Deform):
@@ -44,7 +44,7 @@ def test_a_configuration_depends_on_its_number_alone() -> None:
         assert drawn != [draw.draw(kind, 2, number) for number in range(30)]
 
 
-def test_what_is_drawn() -> None:
+def test_random_configurations_cover_the_options() -> None:
     resizes = [draw.draw("resize", 3, number) for number in range(400)]
     assert all(isinstance(item, draw.Resize) for item in resizes)
     found: dict[str, set[Any]] = {"mode": set(), "dtype": set(), "antialias": set(),
@@ -73,7 +73,7 @@ def test_what_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("kind", draw.KINDS)
-def test_ours_is_right_and_has_a_peer(kind: str) -> None:
+def test_our_result_is_right_and_has_a_peer(kind: str) -> None:
     for number in small(kind, 4):
         (found,) = run.measured(kind, SEED, number, [1], ONCE)
         assert (found.kind, found.seed, found.number) == (kind, SEED, number)
@@ -102,7 +102,7 @@ def test_a_wrong_result_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         list(run.measured("my_add", SEED, number, [1], ONCE))
 
 
-def test_a_peer_that_is_wrong_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     (number,) = small("my_add", 1)
     assert len(list(run.measured("my_add", SEED, number, [1], ONCE))) == 1
     monkeypatch.setattr(torch, "add", lambda b, a, alpha: b + 3 * a)
@@ -120,7 +120,7 @@ def results() -> list[Measured]:
     ]
 
 
-def test_summary() -> None:
+def test_summary_counts_wins_and_losses() -> None:
     found = list(summaries(results()))
     assert [(item.kind, item.threads) for item in found] == [
         (kind, threads) for kind in draw.KINDS for threads in (1, 2)
@@ -130,7 +130,7 @@ def test_summary() -> None:
     assert [item.ratio for item in found[0].results] == [0.5, 0.96, 1.0, 4.0]
 
 
-def test_the_worst_get_their_plans() -> None:
+def test_the_worst_configurations_are_explained() -> None:
     (number,) = small("deform_conv2d backward", 1)
     found = list(run.measured("deform_conv2d backward", SEED, number, [1], ONCE))
     run.explain_worst(found)
@@ -147,7 +147,7 @@ def test_files_of_several_seeds_are_merged() -> None:
     assert document.random == [*results(), *slower]
 
 
-def test_page_plot_and_json(tmp_path: Path) -> None:
+def test_page_plot_and_json_are_written(tmp_path: Path) -> None:
     document = Document(random=results())
     document.save(tmp_path / "all.json")
     loaded = Document.load(tmp_path / "all.json")
@@ -158,5 +158,5 @@ def test_page_plot_and_json(tmp_path: Path) -> None:
     assert (tmp_path / "p_random.svg").stat().st_size > 1000
 
 
-def test_time_is_bounded() -> None:
+def test_the_time_limit_is_kept() -> None:
     assert run.run(1, 3, [1], minutes=0) == []

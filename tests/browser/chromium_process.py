@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-# Nothing of it asks the network for anything.
+# Options with which it makes no requests of its own.
 OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

@@ -1,4 +1,4 @@
-"""A headless Chromium in which the pages are looked at, as a reader's browser shows them."""
+"""A headless Chromium in which the pages are tested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chromium_process import OPTIONS, started
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A browser takes a minute of its own; the pages' text is tested in `make test` as well."""
+    """A browser takes a minute; `make test` tests the text of the pages."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.slow)

@@ -1,4 +1,4 @@
-"""What is asked of a page in the browser, as JavaScript."""
+"""JavaScript that measures a page in the browser."""
 
 from __future__ import annotations
 
@@ -112,35 +112,35 @@ return Array.from(document.querySelectorAll('.plot svg')).filter(item => item.ch
 
 
 def contrasts(driver: Any) -> list[tuple[float, str]]:
-    """Of all text of the result that is seen: contrast, and what it is; the worst first."""
+    """(contrast, text) of all visible text of the result, the lowest contrast first."""
     found = driver.execute_script(_CONTRASTS)
     return sorted((item[0], " ".join(map(str, item[1:]))) for item in found)
 
 
 def widths(driver: Any) -> tuple[int, int]:
-    """The width of the whole page, and of what the window shows of it."""
+    """The width of the whole page, and of the visible part."""
     script = "const page = document.documentElement; return [page.scrollWidth, page.clientWidth];"
     whole, shown = driver.execute_script(script)
     return whole, shown
 
 
 def strays(driver: Any) -> list[str]:
-    """Elements that reach over the right edge without a frame that scrolls."""
+    """Elements beyond the right edge that are in no scrolling frame."""
     return list(driver.execute_script(_STRAYS))
 
 
 def heads(driver: Any) -> list[dict[str, Any]]:
-    """Whether the heads of each table are still in sight at the end of the table."""
+    """Whether the headers of each table are still visible at the end of the table."""
     return list(driver.execute_script(_HEADS))
 
 
 def plots(driver: Any) -> list[dict[str, Any]]:
-    """The plots that are seen: name, width, and size and place of each text."""
+    """The visible plots: name, width, and size and position of each text."""
     return list(driver.execute_script(_PLOT_TEXT))
 
 
 def tab_stops(driver: Any, most: int = 60) -> list[tuple[str, str]]:
-    """(tag, name for a screen reader) of what the tab key reaches, in order."""
+    """(tag, name for a screen reader) of the elements that the tab key reaches, in order."""
     from selenium.webdriver import ActionChains, Keys
 
     name = """

@@ -1,4 +1,5 @@
-"""Pages and results that are looked at: ordinary ones, and such as are hard to show."""
+"""Pages and results for the tests in the browser: ordinary ones, and ones that are difficult to
+show."""
 
 from __future__ import annotations
 

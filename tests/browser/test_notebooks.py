@@ -1,4 +1,4 @@
-"""Results in a notebook: fragments in a page that is somebody else's."""
+"""Results in a notebook: fragments in the page of another program."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def notebook(
 
 @pytest.mark.parametrize("width", [390, 1400])
 @pytest.mark.parametrize("name", RESULTS)
-def test_it_fits(
+def test_fragments_fit_into_the_notebook(
     name: str, width: int, fragments: dict[str, str], show: Show, tmp_path: Path
 ) -> None:
     driver = show(notebook(tmp_path / "n.html", fragments[name]), width)
@@ -118,7 +118,7 @@ def test_it_fits(
     ('class="vscode-light"', "dark"), ('class="vscode-dark"', "light"),
 ])  # fmt: skip
 @pytest.mark.parametrize("name", RESULTS)
-def test_it_is_legible_in_every_theme(
+def test_fragments_are_legible_in_every_theme(
     name: str, theme: str, scheme: str, fragments: dict[str, str], show: Show, tmp_path: Path
 ) -> None:
     dark = "dark" in theme or '"false"' in theme or (not theme and scheme == "dark")
@@ -143,7 +143,7 @@ return Array.from(document.querySelectorAll(own)).flatMap(item => {
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_it_changes_nothing_of_the_notebook(
+def test_fragments_do_not_change_the_notebook(
     name: str, fragments: dict[str, str], show: Show, tmp_path: Path
 ) -> None:
     without = show(notebook(tmp_path / "a.html", ""), 800).execute_script(_STYLES)
@@ -161,7 +161,7 @@ def test_it_changes_nothing_of_the_notebook(
     assert [part for part in selectors if ".myops" not in part] == []
 
 
-def test_the_notebook_changes_nothing_of_it(
+def test_the_notebook_does_not_change_fragments(
     fragments: dict[str, str], show: Show, tmp_path: Path
 ) -> None:
     driver = show(notebook(tmp_path / "n.html", fragments["compare"]), 1000)

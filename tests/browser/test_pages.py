@@ -1,4 +1,4 @@
-"""The pages as a browser shows them: at the widths of a telephone and of a desk, light and dark."""
+"""The pages in a browser: at the widths of a phone and of a desktop, in light and dark mode."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_nothing_is_wider_than_the_window(
     assert looking.strays(driver) == []
     whole, shown = looking.widths(driver)
     assert whole <= shown <= width
-    assert driver.get_log("browser") == []  # the page keeps to its own policy
+    assert driver.get_log("browser") == []  # the page obeys its own policy
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", NAMES)
-def test_heads_of_rows_and_columns_stay_in_sight(
+def test_headers_of_rows_and_columns_stay_visible(
     name: str, width: int, files: dict[str, Path], show: Show
 ) -> None:
     found = looking.heads(show(files[name], width, height=500))
@@ -66,7 +66,7 @@ def test_heads_of_rows_and_columns_stay_in_sight(
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", NAMES)
-def test_text_stands_out_from_its_background(
+def test_text_has_enough_contrast(
     name: str, width: int, scheme: str, files: dict[str, Path], show: Show
 ) -> None:
     driver = show(files[name], width, scheme)
@@ -105,9 +105,7 @@ def test_pictures_are_large_enough(width: int, files: dict[str, Path], show: Sho
         assert text
 
 
-def test_a_keyboard_reaches_every_table_and_says_its_name(
-    files: dict[str, Path], show: Show
-) -> None:
+def test_tables_are_reachable_by_keyboard_and_named(files: dict[str, Path], show: Show) -> None:
     from selenium.webdriver import ActionChains, Keys
 
     driver = show(files["committed matrix"])
@@ -125,7 +123,7 @@ def test_a_keyboard_reaches_every_table_and_says_its_name(
     assert WebDriverWait(driver, 10).until(lambda found: found.execute_script(script))
 
 
-def test_a_cell_leads_to_its_reason(files: dict[str, Path], show: Show) -> None:
+def test_a_cell_links_to_its_reason(files: dict[str, Path], show: Show) -> None:
     from selenium.webdriver.common.by import By
 
     driver = show(files["committed matrix"], 390)
@@ -162,9 +160,7 @@ def test_notes_are_rendered(files: dict[str, Path], show: Show) -> None:
 
 
 @pytest.mark.parametrize("name", ["hostile report", "hostile matrix"])
-def test_nothing_of_a_model_becomes_part_of_the_page(
-    name: str, files: dict[str, Path], show: Show
-) -> None:
+def test_names_of_a_model_are_escaped(name: str, files: dict[str, Path], show: Show) -> None:
     driver = show(files[name])
     script = """
       const named = new Set();
@@ -181,7 +177,7 @@ def test_nothing_of_a_model_becomes_part_of_the_page(
     assert not {item for item in named if re.match(r"@on|@style$|@srcdoc|script$|iframe$", item)}
     assert "<script>window.hacked = 1</script>" in text
     assert "{{ 7 * 7 }}" in text
-    assert "\\x1b[31m\\n\\u202e" in text  # what cannot be seen is written out
+    assert "\\x1b[31m\\n\\u202e" in text  # invisible characters are written out
     assert "\u202e" not in text
 
 
@@ -197,7 +193,7 @@ BREACHES = [
 
 @pytest.mark.parametrize("breach", BREACHES)
 @pytest.mark.parametrize("name", ["failing", "committed matrix"])
-def test_the_policy_stops_what_would_get_through(
+def test_the_content_security_policy_blocks_scripts(
     name: str, breach: str, files: dict[str, Path], show: Show, tmp_path: Path
 ) -> None:
     page = files[name].read_text("utf-8")
@@ -210,7 +206,7 @@ def test_the_policy_stops_what_would_get_through(
     assert background == "none"
 
 
-def test_the_command_is_on_the_page(files: dict[str, Path], show: Show) -> None:
+def test_the_command_is_shown_on_the_page(files: dict[str, Path], show: Show) -> None:
     script = "return document.querySelector('#remake + pre')?.innerText ?? null"
     found = show(files["failing"]).execute_script(script)
     assert found == "myops compare net.py:example net.onnx --html report.html"

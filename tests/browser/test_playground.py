@@ -1,4 +1,4 @@
-"""The page of examples/playground in a browser: its pixels and positions are those of PyTorch."""
+"""The page of examples/playground in a browser: its pixels and positions equal those of PyTorch."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 import warm
 from chromium_process import OPTIONS, started
+from example_demos import super_resolution
 from PIL import Image
 from programs import run, tool
 
@@ -51,36 +52,31 @@ def modules(example: str, *names: str) -> list[ModuleType]:
                 sys.modules[name] = module
 
 
-def make(folder: Path) -> None:
-    """Exports the models as `make demo` does and builds the page: folder/demo, models, page."""
-    code = (
-        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); import demo\n"
-        "folder = Path(sys.argv[2]); folder.mkdir()\n"
-        "demo.export(demo.load(), folder / 'super_resolution.onnx', 'dynamo', 'myops')\n"
-        "demo.Image.fromarray(demo.photograph(demo.HELD_OUT)).save(folder / 'original.png')\n"
-    )
-    script = folder / "export.py"
-    script.write_text(code)
-    for words in (
-        [script, EXAMPLES / "super_resolution", folder / "demo"],
-        [PLAYGROUND / "models.py", "--demo", folder / "demo", "--output", folder / "models"],
-    ):
-        done = warm.run(*words)
-        assert done.returncode == 0, done.stdout + done.stderr
+def make(demo: Path, folder: Path) -> None:
+    """Builds the page from the files of `make demo`: folder/models, folder/page."""
+    words = ("--demo", demo, "--output", folder / "models")
+    done = warm.run(PLAYGROUND / "models.py", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
     run(tool("node"), PLAYGROUND / "build.mjs", folder / "models", folder / "page")
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of `make demo`."""
     pytest.importorskip("skimage", reason="the photographs are of the extra examples")
+    return super_resolution(tmp_path_factory)[1]
+
+
+@pytest.fixture(scope="session")
+def built(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     tool("node")
     if not (PLAYGROUND / "node_modules" / "onnxruntime-web").is_dir():
         pytest.skip(f"no packages in {PLAYGROUND}; `npm ci --ignore-scripts` there gets them")
-    return shared.once(tmp_path_factory, "playground", make)
+    return shared.once(tmp_path_factory, "playground", partial(make, demo))
 
 
 def wait(driver: Any, condition: str, *arguments: Any) -> Any:
-    """Until a condition in JavaScript is true; what it then is."""
+    """Waits until an expression in JavaScript is true, and returns its value."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     return WebDriverWait(driver, 90, 0.1).until(
@@ -143,18 +139,18 @@ def in_pytorch(picture: np.ndarray, factor: float) -> dict[str, np.ndarray]:
     }
 
 
-def test_the_model_is_the_file_of_the_demo(page: Any, built: Path) -> None:
-    expected = (built / "demo" / "super_resolution.onnx").read_bytes()
+def test_the_model_is_the_file_of_the_demo(page: Any, demo: Path, built: Path) -> None:
+    expected = (demo / "super_resolution.onnx").read_bytes()
     assert (built / "page" / "super_resolution.onnx").read_bytes() == expected
     digest = hashlib.sha256(expected).hexdigest()
     assert page.execute_script("return playground.about('super_resolution.onnx').sha256") == digest
     assert digest[:12] in page.find_element("id", "model").text
-    # What runs is what the script with the file holds.
+    # The page runs the contents of the script with the file.
     text = (built / "page" / "assets" / "super_resolution.onnx.js").read_text()
     assert gzip.decompress(base64.b64decode(text.split('"')[3])) == expected
 
 
-def test_pixels_are_those_of_pytorch(page: Any) -> None:
+def test_pixels_equal_pytorch(page: Any) -> None:
     (data,) = modules("super_resolution", "data")
     left, top = FACE
     part = data.photograph(data.HELD_OUT)[top : top + 128, left : left + 128]
@@ -168,8 +164,9 @@ def test_pixels_are_those_of_pytorch(page: Any) -> None:
         assert "ms" in found["status"] or " s" in found["status"]
 
 
-def test_a_photograph_of_ones_own(page: Any, tmp_path: Path) -> None:
-    """Smaller than the part, not square; chosen in the dialogue, and dropped."""
+def test_a_photograph_of_the_user_is_enlarged(page: Any, tmp_path: Path) -> None:
+    """A photograph smaller than the enlarged part and not square, chosen in the dialog and
+    dropped."""
     rows, columns = np.mgrid[:40, :57]
     pixels = np.stack([rows * 6, columns * 4, (rows * columns) % 256], axis=2).astype(np.uint8)
     Image.fromarray(pixels).save(tmp_path / "own.png")
@@ -199,7 +196,7 @@ def test_a_photograph_of_ones_own(page: Any, tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_sampling_points_are_those_of_pytorch(page: Any) -> None:
+def test_sampling_points_equal_pytorch(page: Any) -> None:
     data, model, sampling = modules("deformable_digits", "data", "model", "sampling")
     network = model.load()["deformable"]
     for digit, side, degrees in ((3, 18.0, 0.0), (7, 25.0, -48.0), (5, 11.5, 60.0)):
@@ -239,7 +236,7 @@ def test_sampling_points_are_those_of_pytorch(page: Any) -> None:
         assert answer in page.find_element("id", "digits-status").text
 
 
-def test_the_digit_moves_and_is_drawn(page: Any) -> None:
+def test_the_digit_is_moved_and_drawn(page: Any) -> None:
     from selenium.webdriver import ActionChains, Keys
 
     drawn = "return document.getElementById('sampling').toDataURL()"
@@ -258,7 +255,7 @@ def test_the_digit_moves_and_is_drawn(page: Any) -> None:
     page.find_element("id", "turn").click()
 
 
-def test_the_keyboard_reaches_everything(page: Any) -> None:
+def test_every_control_is_reachable_by_keyboard(page: Any) -> None:
     from selenium.webdriver import ActionChains, Keys
 
     stops = [name for _, name in looking.tab_stops(page)]
@@ -279,7 +276,9 @@ def test_the_keyboard_reaches_everything(page: Any) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1400])
-def test_how_it_looks(built: Path, show: Callable[..., Any], width: int, scheme: str) -> None:
+def test_the_page_fits_and_is_legible(
+    built: Path, show: Callable[..., Any], width: int, scheme: str
+) -> None:
     driver = show(built / "page" / "index.html", width, scheme)
     wait(driver, "playground.enlarge.last && playground.digits.last")
     whole, shown = looking.widths(driver)
@@ -303,7 +302,7 @@ def with_gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     yield from started(options, tmp_path_factory.mktemp("chromium"))
 
 
-def test_pixels_on_webgpu(built: Path, with_gpu: Any, tmp_path: Path) -> None:
+def test_pixels_on_webgpu_equal_pytorch(built: Path, with_gpu: Any, tmp_path: Path) -> None:
     """A few pixels only: without a GPU this takes a second for each thousand."""
     driver = with_gpu
     driver.get((built / "page" / "index.html").as_uri())
@@ -349,8 +348,8 @@ def server(built: Path) -> Iterator[tuple[str, list[str]]]:
         found.shutdown()
 
 
-def test_from_a_server(chromium: Any, server: tuple[str, list[str]]) -> None:
-    """It asks for its own files only, and for those of the GPU only where there is one."""
+def test_the_page_loads_only_its_own_files(chromium: Any, server: tuple[str, list[str]]) -> None:
+    """It requests only its own files, and those for the GPU only if there is one."""
     address, paths = server
     chromium.get_log("browser")
     chromium.get(f"{address}/index.html")

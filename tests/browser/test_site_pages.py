@@ -13,7 +13,8 @@ from typing import Any
 import looking
 import pytest
 
-# Of each kind one: the front page, wide tables, long code, a signature, a module, the commands.
+# One page of each kind: the front page, wide tables, long code, a signature, a module, the
+# commands.
 PAGES = (
     "index.html", "opset_matrix.html", "performance.html", "tutorial.html", "ops.html",
     "api/myops.onnx/export.html", "api/myops.onnx/index.html", "reference.html",

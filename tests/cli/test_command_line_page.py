@@ -14,7 +14,7 @@ import myops.cli
 PAGE = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
 
 
-def test_the_statuses_are_those_of_the_commands() -> None:
+def test_statuses_on_the_page_equal_those_of_the_commands() -> None:
     (row,) = re.findall(r"^\| 1 \|(.*)\|$", PAGE, re.MULTILINE)
     with_verdict = {name for name, module in myops.cli.commands().items()
                     if hasattr(module, "VERDICT")}  # fmt: skip
@@ -22,7 +22,9 @@ def test_the_statuses_are_those_of_the_commands() -> None:
     assert with_verdict < set(COMMANDS)
 
 
-def test_the_cases_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_page_behave_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     Path("net.py").write_text(block)

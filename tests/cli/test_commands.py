@@ -53,13 +53,13 @@ def typed(*words: Any, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def call(*words: Any, stdin: bytes = b"") -> tuple[int, str, str]:
-    """The same in this process: status, stdout, stderr (with the line breaks taken out)."""
+    """The same in this process: status, stdout, and stderr without line breaks."""
     status, out, errors = called(*words, stdin=stdin)
     return status, out.decode(), " ".join(errors.split())
 
 
 def called(*words: Any, stdin: bytes = b"") -> tuple[int, bytes, str]:
-    """Status, the bytes of stdout, and stderr as it is."""
+    """Status, the bytes of stdout, and stderr unchanged."""
     streams = [io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (stdin, b"", b"")]
     before = sys.argv, sys.stdin, sys.stdout, sys.stderr
     sys.argv = ["myops", *map(str, words)]
@@ -87,7 +87,7 @@ def test_the_list_of_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help(command: str) -> None:
+def test_help_names_arguments_and_options(command: str) -> None:
     result = CliRunner().invoke(myops.cli.app(), [command, "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
     assert "--json" in result.output
@@ -95,14 +95,14 @@ def test_help(command: str) -> None:
         assert f"Example: myops {command} " in result.output
 
 
-def test_unknown_command(tmp_path: Path) -> None:
+def test_an_unknown_command_is_refused(tmp_path: Path) -> None:
     result = typed("extrct", cwd=tmp_path)
     assert result.returncode == 2
     assert "extrct" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["inspect", "view", *WRITERS])
-def test_broken_and_missing_files(command: str, model: Path, tmp_path: Path) -> None:
+def test_broken_and_missing_files_are_refused(command: str, model: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(model.read_bytes()[:-40])
     archive = tmp_path / "model.pt"
@@ -125,7 +125,7 @@ def test_broken_and_missing_files(command: str, model: Path, tmp_path: Path) -> 
     assert not (tmp_path / "out.onnx").exists()
 
 
-def test_graph_commands_as_typed(model: Path, tmp_path: Path) -> None:
+def test_graph_commands_run_in_a_sequence(model: Path, tmp_path: Path) -> None:
     """One after the other; the last file computes a * x - b, enlarged, by our kernel."""
     steps: list[tuple[Any, ...]] = [
         ("inspect", "linear.onnx", "--nodes"),
@@ -146,7 +146,7 @@ def test_graph_commands_as_typed(model: Path, tmp_path: Path) -> None:
     assert {node.domain for node in lowered.graph.node} == {""}
 
 
-def test_earlier_names(model: Path, tmp_path: Path) -> None:
+def test_earlier_names_of_commands_work(model: Path, tmp_path: Path) -> None:
     old = typed("raise", "linear.onnx", "old.onnx", "--json", cwd=tmp_path)
     new = typed("upgrade", "linear.onnx", "new.onnx", "--json", cwd=tmp_path)
     assert (old.returncode, new.returncode) == (0, 0), old.stderr + new.stderr
@@ -157,7 +157,7 @@ def test_earlier_names(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["inspect", *WRITERS])
-def test_json_is_json(command: str, model: Path, tmp_path: Path) -> None:
+def test_json_output_is_valid(command: str, model: Path, tmp_path: Path) -> None:
     target = [] if command == "inspect" else [tmp_path / "out.onnx"]
     status, out, errors = call(command, model, *target, *FURTHER.get(command, []), "--json")
     assert status == 0, errors
@@ -169,7 +169,7 @@ def test_json_is_json(command: str, model: Path, tmp_path: Path) -> None:
         assert data["op_counts"] == {"Add": 1, "Mul": 1, "Resize": 1}
 
 
-def test_warnings_are_sentences(model: Path, tmp_path: Path) -> None:
+def test_warnings_are_printed_as_sentences(model: Path, tmp_path: Path) -> None:
     words = ("extract", model, tmp_path / "out.onnx", "--inputs", "c,b,x", "--outputs", "large")
     status, out, errors = call(*words, "--json")
     assert status == 0
@@ -192,15 +192,17 @@ def test_warnings_are_sentences(model: Path, tmp_path: Path) -> None:
         (("simplify", "--data", "none.npz"), "none.npz"),
     ],
 )
-def test_mistakes(words: tuple[str, ...], text: str, model: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(
+    words: tuple[str, ...], text: str, model: Path, tmp_path: Path
+) -> None:
     status, out, errors = call(words[0], model, tmp_path / "out.onnx", *words[1:])
     assert (status, out) == (2, "")
     assert text in errors
     assert not (tmp_path / "out.onnx").exists()
 
 
-def test_names_with_signs_in_them(tmp_path: Path) -> None:
-    """Colons, commas and equals signs are legal in names, and exporters write some of them."""
+def test_names_with_colons_commas_and_equals_signs(tmp_path: Path) -> None:
+    """Colons, commas and equals signs are valid in names, and exporters write some of them."""
     info = helper.make_tensor_value_info
     nodes = [helper.make_node("Softmax", ["in:0"], ["a,b=c"], "n:1", axis=0),
              helper.make_node("Relu", ["a,b=c"], ["y"])]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Completion in the shell, through the protocol of its script and in the shell itself."""
+"""Completion in the shell, through the protocol of the script and in the shell itself."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def asked(**variables: str) -> str:
 
 
 def bash(*words: str) -> list[str]:
-    """As bash asks: the words as it cuts them, the cursor at the end of the last."""
+    """The request of bash: the words as it splits them, the cursor at the end of the last."""
     text = asked(_MYOPS_COMPLETE="complete_bash", COMP_WORDS="\n".join(["myops", *words]),
                  COMP_CWORD=str(len(words)))  # fmt: skip
     return text.split()
@@ -123,7 +123,7 @@ CASES: list[tuple[tuple[str, ...], list[str]]] = [
 
 
 @pytest.mark.parametrize(("words", "offered"), CASES, ids=lambda item: " ".join(item))
-def test_bash(words: tuple[str, ...], offered: list[str]) -> None:
+def test_completion_in_bash(words: tuple[str, ...], offered: list[str]) -> None:
     assert bash(*words) == offered
 
 
@@ -135,7 +135,7 @@ def test_bash(words: tuple[str, ...], offered: list[str]) -> None:
     ("myops inspect m", None),
     ("myops outputs hostile.onnx out.onnx ", ['"ok"', '"größe"']),
 ])  # fmt: skip
-def test_zsh(line: str, offered: list[str] | None) -> None:
+def test_completion_in_zsh(line: str, offered: list[str] | None) -> None:
     text = zsh(line)
     if offered is None:
         assert text == "_files\n"
@@ -146,14 +146,14 @@ def test_zsh(line: str, offered: list[str] | None) -> None:
     assert "touch" not in text
 
 
-def test_modules() -> None:
+def test_completion_of_module_paths() -> None:
     layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.ReLU()))
     myops.onnx.export(layers, torch.rand(1, 2), "net.onnx", dynamo=False)
     assert bash("extract", "net.onnx", "out.onnx", "--module", "") == ["0", "1", "1.0"]
     assert bash("outputs", "net.onnx", "out.onnx", "--module", "1") == ["1", "1.0"]
 
 
-# What the shell's own functions offer, and what evaluating a hostile answer does.
+# The proposals of the shell's own functions, and the effect of a hostile answer.
 IN_BASH = """
 eval "$({myops} --show-completion)"
 offer() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _myops_completion {myops};
@@ -165,7 +165,7 @@ offer {myops} inspect ''
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_in_bash_itself(tmp_path: Path) -> None:
+def test_completion_script_runs_in_bash(tmp_path: Path) -> None:
     program = tmp_path / "myops"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m myops "$@"\n')
     program.chmod(0o755)
@@ -178,7 +178,7 @@ def test_in_bash_itself(tmp_path: Path) -> None:
     assert not (tmp_path / "hacked").exists()
 
 
-def test_the_fixed_words_are_those_of_the_library() -> None:
+def test_completed_values_equal_those_of_the_library() -> None:
     from myops.cli import matrix
     from myops.onnx.exporting.torch_arguments import EXPORTERS
     from myops.onnx.matrix import cases
@@ -190,8 +190,8 @@ def test_the_fixed_words_are_those_of_the_library() -> None:
     assert set(EXPORTERS) == set(MEASURED) == {"dynamo", "torchscript"}
 
 
-def test_every_entry_is_of_a_parameter() -> None:
-    """So that a renamed parameter does not lose its completion unseen."""
+def test_every_completion_belongs_to_a_parameter() -> None:
+    """Otherwise a renamed parameter would lose its completion unnoticed."""
     known = {
         (name, parameter)
         for name, module in cli.commands().items()

@@ -85,7 +85,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small(names: Callable[[str], str] = lambda name: name) -> onnx.ModelProto:
-    """x * 2, with all that has a name going by another."""
+    """x * 2, in which every name is changed by `names`."""
     values = [helper.make_tensor_value_info(names(name), TensorProto.FLOAT, [1, 2])
               for name in "xy"]  # fmt: skip
     two = numpy_helper.from_array(np.float32([2.0]), names("two"))
@@ -96,7 +96,7 @@ def small(names: Callable[[str], str] = lambda name: name) -> onnx.ModelProto:
 
 
 def ways(kind: str, folder: Path) -> Path:
-    """A file of a kind that is met where a model is expected."""
+    """A file of a kind that users may give instead of a model."""
     good = (folder / "good.onnx").read_bytes()
     contents = {
         "empty": b"", "zeros": bytes(1000), "junk": np.random.default_rng(0).bytes(5000),
@@ -119,13 +119,13 @@ KINDS = ("missing", "folder", "device", "empty", "zeros", "junk", "truncated", "
 EXAMINED = set(KINDS) - {"missing", "folder", "device"}  # what doctor has a verdict on
 
 
-def test_every_command_is_here() -> None:
+def test_every_command_is_tested() -> None:
     assert sorted(WORDS) == COMMANDS
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("command", READERS)
-def test_good(command: str, output: str, tmp_path: Path) -> None:
+def test_valid_models_succeed(command: str, output: str, tmp_path: Path) -> None:
     words = WORDS[command]
     assert words is not None
     given = [command, *words("good.onnx", "out"), *([output] * (output != "text"))]
@@ -138,7 +138,9 @@ def test_good(command: str, output: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("command", "kind", "output"), covering(READERS, KINDS, OUTPUTS))
-def test_not_a_model(command: str, kind: str, output: str, tmp_path: Path) -> None:
+def test_files_that_are_no_model_are_refused(
+    command: str, kind: str, output: str, tmp_path: Path
+) -> None:
     words = WORDS[command]
     assert words is not None
     path = ways(kind, tmp_path)
@@ -161,8 +163,8 @@ def test_not_a_model(command: str, kind: str, output: str, tmp_path: Path) -> No
 
 
 def hostile_models() -> dict[str, onnx.ModelProto]:
-    """Names with all that is nasty, wherever the format has a text, in a model that runs, and in
-    some that do not."""
+    """Models with hostile text wherever the format has a string: one that runs, and some that do
+    not."""
     good = small(lambda name: name + HOSTILE)
     for field in ("producer_name", "producer_version", "doc_string", "domain"):
         setattr(good, field, HOSTILE)
@@ -208,10 +210,10 @@ def hostile_models() -> dict[str, onnx.ModelProto]:
 @pytest.mark.parametrize(
     ("command", "kind", "output"), covering(READERS, [*hostile_models()], [*OUTPUTS, "terminal"])
 )
-def test_hostile_names(
+def test_hostile_names_are_printed_escaped(
     command: str, kind: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that a file says reaches the terminal as an instruction, or forges a line."""
+    """No text of a file reaches the terminal as a control sequence, or forges a line."""
     onnx.save(hostile_models()[kind], tmp_path / "hostile.onnx")
     words = WORDS[command]
     assert words is not None
@@ -253,7 +255,7 @@ def check_signs(*streams: str, wrapped: bool = False) -> None:
     ["extract", "good.onnx", "out.onnx", "--outputs", HOSTILE],
     ["outputs", "good.onnx", "out.onnx", HOSTILE],
 ])  # fmt: skip
-def test_hostile_words(words: list[str]) -> None:
+def test_hostile_arguments_are_printed_escaped(words: list[str]) -> None:
     status, out, errors = called(*words)
     assert status in (0, 2)
     check_signs(out.decode(), errors)
@@ -263,7 +265,7 @@ def test_hostile_words(words: list[str]) -> None:
     ["compare", "net.py:deep", "--html", "page.html", "--exporter", "torchscript"],
     ["matrix", "net.py:hostile", "-o", "page.html", "--opsets", "18", "--exporter", "torchscript"],
 ])  # fmt: skip
-def test_hostile_names_in_pages(words: list[str]) -> None:
+def test_hostile_names_are_escaped_in_pages(words: list[str]) -> None:
     status, out, errors = called(*words)
     assert status == 0, errors
     check_signs(out.decode(), errors)
@@ -276,7 +278,7 @@ def test_hostile_names_in_pages(words: list[str]) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_all_of_its_text(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of it, such as [view], is taken for markup; --debug and the statuses are there."""
+    """No part of it, such as [view], is taken for markup; --debug and the statuses are listed."""
     monkeypatch.setenv("COLUMNS", "5000")
     monkeypatch.setattr(_console.sys.stdout, "columns", 5000, raising=False)
     status, out, _ = called(command, "--help")
@@ -294,7 +296,7 @@ def test_help_shows_all_of_its_text(command: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_wrong_usage(command: str) -> None:
+def test_wrong_usage_has_status_2(command: str) -> None:
     for output in ([], ["--json"]):
         status, out, errors = called(command, "--no-such-option", *output)
         assert status == 2
@@ -321,7 +323,7 @@ def test_the_model_itself_is_never_overwritten(command: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("command", WRITERS)
-def test_models_through_pipes(command: str, tmp_path: Path) -> None:
+def test_models_are_read_from_and_written_to_pipes(command: str, tmp_path: Path) -> None:
     words = WORDS[command]
     assert words is not None
     assert called(command, *words("good.onnx", "file.onnx"))[0] == 0
@@ -341,7 +343,7 @@ def test_models_through_pipes(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", ["bundle", "inspect", "doctor", "compare", "view", "diff", "bench"]
 )
-def test_readers_read_stdin(command: str, tmp_path: Path) -> None:
+def test_commands_without_output_read_stdin(command: str, tmp_path: Path) -> None:
     words = WORDS[command]
     assert words is not None
     data = (tmp_path / "good.onnx").read_bytes()
@@ -350,7 +352,7 @@ def test_readers_read_stdin(command: str, tmp_path: Path) -> None:
     assert out
 
 
-def test_a_bundle_of_stdin_goes_here(tmp_path: Path) -> None:
+def test_a_bundle_of_stdin_is_written_to_the_current_folder(tmp_path: Path) -> None:
     data = (tmp_path / "good.onnx").read_bytes()
     status, out, errors = called("bundle", "-", stdin=data)
     assert status == 0, errors
@@ -379,7 +381,7 @@ def test_a_bundle_of_stdin_goes_here(tmp_path: Path) -> None:
     ("matrix net.py:example", "--tolerance"),
 ])  # fmt: skip
 @pytest.mark.parametrize("value", ["-1", "-1e-9", "nan", "x"])
-def test_tolerances_are_not_negative(text: str, option: str, value: str) -> None:
+def test_negative_tolerances_are_refused(text: str, option: str, value: str) -> None:
     status, out, errors = called(*text.split(), option, value)
     assert (status, out) == (2, b"")
     assert option in errors

@@ -1,4 +1,4 @@
-"""Errors of the user's own files: a sentence, the line, exit status 2; never a verdict."""
+"""Errors in the user's own files: a sentence, the line, exit status 2, and never a verdict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ number = 3
 print("a model prints")
 """,
 }
-# target -> what the error names: the error, and the line
+# target -> the error and the line that the message names
 CASES = {
     "zero.py:x": ("ZeroDivisionError", "zero.py:2, in <module>: x = 1 / x"),
     "wrong.py:x": ("SyntaxError", "wrong.py:1: def f(:"),
@@ -75,7 +75,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("target", CASES)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_the_file_raises(command: str, target: str) -> None:
+def test_an_error_in_the_users_file_names_its_line(command: str, target: str) -> None:
     what, line = CASES[target]
     status, _out, errors = called(*COMMANDS[command](target))
     assert status == 2, errors
@@ -89,7 +89,7 @@ def test_what_the_file_raises(command: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_only_json_is_printed(command: str) -> None:
+def test_json_is_the_only_output(command: str) -> None:
     """A model that prints, and an error."""
     status, out, errors = called(*COMMANDS[command]("net.py:key"), "--json")
     assert status == 2
@@ -100,7 +100,7 @@ def test_only_json_is_printed(command: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["option", "variable"])
-def test_debug(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_shows_the_traceback(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["export", "zero.py:x", "out.onnx"]
     if place == "option":
         words.append("--debug")
@@ -113,7 +113,7 @@ def test_debug(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "error: ZeroDivisionError: division by zero" in errors
 
 
-def test_a_fault_of_ours_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     from myops.onnx.surgery import summary
 
     def broken(model: Any) -> None:
@@ -125,7 +125,7 @@ def test_a_fault_of_ours_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "error: TypeError: unhashable type. This is a fault of myops" in errors
 
 
-def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_with_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
     from myops.onnx.surgery import summary
 
     def stopped(model: Any) -> None:
@@ -135,8 +135,8 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert called("inspect", "net.py")[0] == 130
 
 
-def test_reader_that_has_gone(tmp_path: Path) -> None:
-    """As `myops inspect model.onnx | head -1` with much to print: no traceback, no complaint."""
+def test_a_closed_pipe_ends_silently(tmp_path: Path) -> None:
+    """As `myops inspect model.onnx | head -1` with long output: no traceback and no message."""
     import subprocess
     import sys
 
@@ -169,14 +169,14 @@ def test_usage_errors_have_no_colours_in_a_pipe(tmp_path: Path) -> None:
     ("export: opset_version: got 99", "export: --opset: got 99"),
     ('or exporter="torchscript"', "or --exporter torchscript"),
     ("the opset_versions=3 of others", "the opset_versions=3 of others"),
-    ("say exporter=, such as auto", "say --exporter, such as auto"),
-    ("say which with exporter=", "say which with --exporter"),
+    ("pass exporter=, such as auto", "pass --exporter, such as auto"),
+    ("pass it with exporter=", "pass it with --exporter"),
 ])  # fmt: skip
 def test_messages_name_options(text: str, shown: str) -> None:
     assert _failures.in_options(text, myops.cli.commands()["export"].OPTIONS) == shown
 
 
-# Parameters without an option: they are given otherwise, or only make sense in Python.
+# Parameters without an option: they are given in another way, or are useful only in Python.
 ONLY_PYTHON = {
     "export": {"model", "args", "kwargs", "target", "input_names", "output_names",
                "dynamic_shapes", "keep_initializers_as_inputs", "unknown",
@@ -192,7 +192,8 @@ ONLY_PYTHON = {
 
 @pytest.mark.parametrize("command", ONLY_PYTHON)
 def test_every_parameter_has_its_option(command: str) -> None:
-    """So that no message of the library tells somebody at a command line about Python."""
+    """Otherwise a message of the library could name a Python parameter to a user of the command
+    line."""
     import myops.onnx
 
     options = myops.cli.commands()[command].OPTIONS

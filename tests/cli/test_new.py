@@ -8,7 +8,7 @@ from pathlib import Path
 from test_commands import call
 
 
-def test_new(tmp_path: Path) -> None:
+def test_command_writes_a_package(tmp_path: Path) -> None:
     words = ("new", "mine", "--directory", tmp_path, "--op", "swish")
     status, out, errors = call(*words)
     assert (status, errors) == (0, "")
@@ -19,7 +19,7 @@ def test_new(tmp_path: Path) -> None:
     assert "mine exists already; nothing was written" in errors
 
 
-def test_json(tmp_path: Path) -> None:
+def test_command_prints_json(tmp_path: Path) -> None:
     status, out, _ = call("new", "mine", "--directory", tmp_path, "--json")
     assert status == 0
     data = json.loads(out)
@@ -28,7 +28,7 @@ def test_json(tmp_path: Path) -> None:
     assert all((tmp_path / "mine" / name).is_file() for name in data["files"])
 
 
-def test_mistakes(tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     status, out, errors = call("new", "My Ops", "--directory", tmp_path)
     assert (status, out) == (2, "")
     assert "such as 'my_ops'" in errors

@@ -29,7 +29,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("photos/bad.png").write_text("no picture")
 
 
-def test_the_statuses_and_what_is_said() -> None:
+def test_statuses_and_output_of_a_run() -> None:
     words = ["run", "times.onnx", "-i", "x.npy", "-o", "out", "--set", "factor=2.5"]
     status, out, errors = called(*words)
     assert (status, errors) == (0, "")
@@ -73,7 +73,7 @@ def test_the_statuses_and_what_is_said() -> None:
     (["--set", "factor=1", "--input", "x=x.npy"], "expected NAME=PATTERN for all or for none"),
     ([], "got one array for a model with the inputs 'x', 'factor'"),
 ])  # fmt: skip
-def test_wrong_words(words: list[str], message: str) -> None:
+def test_wrong_arguments_are_refused(words: list[str], message: str) -> None:
     status, out, errors = called("run", "times.onnx", "-i", "x.npy", "-o", "out", *words)
     assert (status, out) == (2, b"")
     assert message in errors
@@ -81,7 +81,7 @@ def test_wrong_words(words: list[str], message: str) -> None:
     assert not Path("out").exists()
 
 
-def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_tells_how_to_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     from myops.batch import _state
 
     record = _state.State.record
@@ -99,7 +99,7 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert called(*words)[0] == 0
 
 
-def test_an_import_brings_neither_torch_nor_onnx() -> None:
+def test_import_loads_neither_torch_nor_onnx() -> None:
     code = (
         "import sys, myops.batch, myops.batch._run, myops.batch._ray\n"
         "print(sorted({'torch', 'onnx', 'onnxruntime', 'ray', 'pyarrow', 'PIL', 'fsspec'}"
@@ -109,8 +109,8 @@ def test_an_import_brings_neither_torch_nor_onnx() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_without_torch_and_onnx(tmp_path: Path) -> None:
-    """As where only myops-runtime is installed."""
+def test_runs_work_without_torch_and_onnx(tmp_path: Path) -> None:
+    """As if only myops-runtime were installed."""
     code = (
         "import sys; sys.modules['torch'] = sys.modules['onnx'] = None\n"
         "import myops.batch\n"
@@ -120,8 +120,8 @@ def test_without_torch_and_onnx(tmp_path: Path) -> None:
     assert done.stdout.strip() == "10", done.stderr
 
 
-def test_no_permission(tmp_path: Path) -> None:
-    """What cannot be written ends the run with a sentence."""
+def test_unwritable_outputs_are_refused(tmp_path: Path) -> None:
+    """An unwritable output ends the run with a sentence."""
     Path("file").write_text("")
     status, out, errors = called("run", "times.onnx", "-i", "x.npy", "-o", "file/out", "--set",
                                  "factor=2")  # fmt: skip
@@ -131,6 +131,6 @@ def test_no_permission(tmp_path: Path) -> None:
     shutil.rmtree("photos")
 
 
-def test_public_names() -> None:
+def test_batch_has_the_documented_public_names() -> None:
     assert dir(myops.batch) == ["Result", "run"]
     assert myops.batch.run.__doc__

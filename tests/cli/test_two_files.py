@@ -1,4 +1,4 @@
-"""`myops compare A B`, `myops diff A B`, `myops bench` and --module, as they are typed."""
+"""`myops compare A B`, `myops diff A B`, `myops bench` and --module on the command line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ours() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
-def test_compare() -> None:
+def test_compare_two_files() -> None:
     status, out, errors = call("compare", "good.onnx", "good.onnx")
     assert status == 0, errors
     assert "PASS 1 values compared" in out
@@ -63,7 +63,7 @@ def test_compare() -> None:
     assert (status, data["passed"], data["begins"]["value"]) == (1, False, "y")
 
 
-def test_compare_in_another_backend_and_with_inputs() -> None:
+def test_compare_in_two_backends_with_inputs() -> None:
     for words in (["--against", "reference"], ["--backend", "reference", "--against", "ort"]):
         status, out, errors = call("compare", "ours.onnx", *words, "--dim", "n=3")
         assert status == 0, errors
@@ -109,7 +109,7 @@ def test_compare_from_stdin() -> None:
     (["bench", "good.onnx", "--seconds", "nan"], "seconds"),
     (["bench", "good.onnx", "--shape", "x:3x4"], "--shape NAME:1x3x320x320"),
 ])  # fmt: skip
-def test_what_cannot_be_done(words: list[str], text: str) -> None:
+def test_wrong_arguments_are_refused(words: list[str], text: str) -> None:
     status, out, errors = call(*words)
     assert (status, out) == (2, ""), out
     assert text in errors
@@ -117,7 +117,7 @@ def test_what_cannot_be_done(words: list[str], text: str) -> None:
     assert status == json.loads(out)["status"] == 2
 
 
-def test_diff() -> None:
+def test_diff_two_files() -> None:
     status, out, _ = call("diff", "good.onnx", "good.onnx")
     assert (status, out) == (0, "good.onnx and good.onnx are equal\n")
     status, out, _ = call("diff", "good.onnx", "wrong.onnx")
@@ -129,7 +129,7 @@ def test_diff() -> None:
     assert (status, data["equal"], data["changes"][0]["name"]) == (1, False, "mul")
 
 
-def test_bench() -> None:
+def test_bench_two_files() -> None:
     words = ["bench", "ours.onnx", "--against", "lowered", "--threads", "1,2", "--repeat", "3"]
     status, out, errors = call(*words, "--warmup", "0", "--dim", "n=5")
     assert status == 0, errors
@@ -142,10 +142,10 @@ def test_bench() -> None:
 @pytest.mark.parametrize("command", ["compare", "diff", "bench"])
 @pytest.mark.parametrize("output", ["text", "--json", "terminal"])
 @pytest.mark.parametrize("kind", list(hostile_models()))
-def test_hostile_names(
+def test_hostile_names_are_printed_escaped(
     command: str, output: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside a model with other hostile names, so that there is something to say."""
+    """Compared with a model with other hostile names, so that there are differences to print."""
     model = hostile_models()[kind]
     onnx.save(model, "hostile.onnx")
     other: Any = hostile_models()["runs"]
@@ -198,14 +198,14 @@ def test_module_without_a_path_lists_the_modules(network: str) -> None:
     assert call("extract", network, "out.onnx", "--module", "1.conv")[0] == 0
 
 
-def test_module_of_a_file_without_modules() -> None:
+def test_module_of_a_file_without_module_paths() -> None:
     for words in (["--module"], ["--module", "a"]):
         status, _, errors = call("outputs", "good.onnx", "out.onnx", *words)
         assert status == 2
         assert "say nothing of modules" in errors
 
 
-def test_many_modules_are_cut() -> None:
+def test_long_lists_of_modules_are_cut() -> None:
     from myops.onnx import module_paths
 
     names = [f"layers.{number}.conv" for number in range(50)] + ["head"]
@@ -214,7 +214,7 @@ def test_many_modules_are_cut() -> None:
     assert "and 31 more (`myops inspect MODEL --modules` lists all)." in text
 
 
-def test_torch_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_for_two_files_work_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {name: module for name, module in sys.modules.items()
             if name.startswith(("myops.onnx.two_files", "myops.onnx.comparison"))}  # fmt: skip
     for name in kept:

@@ -1,4 +1,4 @@
-"""The command line that a page shows, with which the page can be made again."""
+"""The command line that a page shows, which reproduces the page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ example = (torch.nn.ReLU(), (torch.ones(3),))
 
 
 def command_of(words: list[str]) -> str:
-    """What `_typed.command` makes of the words of a made-up command."""
+    """The result of `_typed.command` for the arguments of an invented command."""
     said: list[str] = []
 
     def show(
@@ -59,16 +59,16 @@ def command_of(words: list[str]) -> str:
     (["$HOME", "`ls`", "a;b", "*"], "myops show '$HOME' '`ls`' 'a;b' '*'"),
     (["", "x"], "myops show '' x"),
 ])  # fmt: skip
-def test_words(words: list[str], expected: str) -> None:
+def test_arguments_are_quoted_for_a_shell(words: list[str], expected: str) -> None:
     assert command_of(words) == expected
-    # Said again it is the same command.
+    # Run again, it gives the same command.
     assert command_of(shlex.split(expected)[2:]) == expected
 
 
 @pytest.mark.parametrize("word", [
     "a\nb", "tab\there", "\x1b[31mred", "'\\\n", "\u202eé\n漢", "\x7f", "\U000e0041", "\ue000$'x'",
 ])  # fmt: skip
-def test_a_shell_reads_what_cannot_be_seen(word: str) -> None:
+def test_invisible_characters_are_quoted(word: str) -> None:
     text = command_of([word])
     assert text.isprintable()
     script = f'set -- {text.removeprefix("myops show ")}; printf %s "$1"'
@@ -77,7 +77,7 @@ def test_a_shell_reads_what_cannot_be_seen(word: str) -> None:
 
 
 @pytest.mark.parametrize("output", ["page.html", "my page.html", "é'漢.html"])
-def test_the_command_on_a_page_makes_the_page_again(
+def test_the_command_on_a_page_reproduces_it(
     output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -108,7 +108,7 @@ def test_the_command_of_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "r.html").read_text() == page
 
 
-def test_without_a_command_nothing_is_claimed() -> None:
+def test_a_page_without_a_command_shows_none() -> None:
     from myops.onnx.matrix import Cell
 
     made = Matrix([Cell("row", "dynamo", 18, "ok", 0.0)])

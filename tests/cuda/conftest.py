@@ -1,4 +1,4 @@
-"""Tests that need a GPU: `make test-cuda` runs them, and says so where there is none."""
+"""Tests that need a GPU: `make test-cuda` runs them, and prints a message without one."""
 
 import sys
 from pathlib import Path

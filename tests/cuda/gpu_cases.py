@@ -14,8 +14,8 @@ from myops.testing import Case
 
 
 class OnDevice(NamedTuple):
-    """A function, a call of it, whether the result must have the CPU's bits, and how many of the
-    tolerances of the conformance suite its sums may differ by."""
+    """A function, a call of it, whether the result must have the bits of the CPU, and the factor on
+    the tolerances of the conformance suite for its sums."""
 
     function: Callable[..., Any]
     case: Case

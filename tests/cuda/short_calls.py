@@ -1,4 +1,4 @@
-"""A call of every case in two dtypes with its gradients: what compute-sanitizer watches.
+"""A call of every case in two dtypes with its gradients, for compute-sanitizer.
 
 scripts/test_on_gpu.sh runs it.
 """

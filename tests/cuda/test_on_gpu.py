@@ -1,4 +1,4 @@
-"""Our kernels on a GPU, beside those for the CPU: `make test-cuda`. Never run so far."""
+"""Our kernels on a GPU compared with those for the CPU: `make test-cuda`. Never run so far."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scaled(factor: float) -> dict[str, float]:
 
 
 @each_case
-def test_conformance(name: str) -> None:
+def test_ops_pass_the_family_device(name: str) -> None:
     function, case, exact, scale = ON_DEVICE[name]
     tolerance = dict.fromkeys(TOLERANCE, 0.0) if exact else scaled(scale)
     only = {"op": function, "cases": [case], "only": ["device"], "device": "cuda"}
@@ -38,7 +38,7 @@ def test_conformance(name: str) -> None:
 
 
 @each_case
-def test_gradcheck(name: str) -> None:
+def test_gradients_equal_differences(name: str) -> None:
     function, inputs = on_gpu(name, torch.float64)
     if not inputs[0].numel():
         pytest.skip("no elements")
@@ -48,7 +48,7 @@ def test_gradcheck(name: str) -> None:
 
 
 @each_case
-def test_streams_and_graphs(name: str) -> None:
+def test_calls_on_streams_and_in_cuda_graphs(name: str) -> None:
     function, inputs = on_gpu(name, torch.float32)
     expected = function(*inputs)
     stream = torch.cuda.Stream()
@@ -67,14 +67,14 @@ def test_streams_and_graphs(name: str) -> None:
 
 
 @each_case
-def test_compiled(name: str) -> None:
+def test_compiled_calls_equal_eager_calls(name: str) -> None:
     function, inputs = on_gpu(name, torch.float32)
     torch._dynamo.reset()
     assert torch.equal(torch.compile(function)(*inputs), function(*inputs))
 
 
 @each_case
-def test_autocast_is_that_of_the_cpu(name: str) -> None:
+def test_autocast_equals_that_of_the_cpu(name: str) -> None:
     results = []
     for device in ("cpu", "cuda"):
         function, inputs = on_gpu(name, torch.float32, device)
@@ -84,7 +84,7 @@ def test_autocast_is_that_of_the_cpu(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WITHOUT_GRADIENTS)
-def test_bits_of_an_op_without_gradients(name: str) -> None:
+def test_ops_without_gradients_have_the_bits_of_the_cpu(name: str) -> None:
     function, case = WITHOUT_GRADIENTS[name][:2]
     expected = function(*case.tensors)
     inputs = [item.cuda() for item in case.tensors]
@@ -93,8 +93,9 @@ def test_bits_of_an_op_without_gradients(name: str) -> None:
     assert torch.equal(torch.compile(function)(*inputs).cpu(), expected)
 
 
-def test_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's flag for products: off, nothing is rounded; on, factors are, and results repeat."""
+def test_tf32_follows_the_flag_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With torch's flag off, nothing is rounded; with it on, factors are, and results are
+    repeatable."""
     x, weight, offset = (
         torch.rand(2, 64, 32, 32),
         torch.rand(64, 64, 3, 3),
@@ -116,7 +117,7 @@ def test_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU alone")
 @each_case
-def test_another_gpu(name: str) -> None:
+def test_calls_on_a_second_gpu(name: str) -> None:
     function, inputs = on_gpu(name, torch.float32, "cuda:0")
     expected = function(*inputs)
     found = function(*(item.to("cuda:1") for item in inputs))
@@ -124,8 +125,8 @@ def test_another_gpu(name: str) -> None:
     torch.testing.assert_close(found.cpu(), expected.cpu())
 
 
-def test_nothing_waits() -> None:
-    """A call must not wait for the device: torch raises where its own functions would."""
+def test_calls_do_not_synchronize() -> None:
+    """A call must not wait for the device: torch raises an error if one of its functions does."""
     for name in ON_DEVICE:
         function, inputs = on_gpu(name, torch.float32)
         function(*inputs)
@@ -136,7 +137,7 @@ def test_nothing_waits() -> None:
             torch.cuda.set_sync_debug_mode("default")
 
 
-def test_large_tensors() -> None:
+def test_tensors_of_more_than_2_to_the_31_elements() -> None:
     """More than 2^31 elements: every index has 64 bits."""
     free, _ = torch.cuda.mem_get_info()
     if free < 20 << 30:
@@ -148,7 +149,7 @@ def test_large_tensors() -> None:
     assert float(c.min()) == 3
 
 
-def test_refusals() -> None:
+def test_wrong_calls_are_refused() -> None:
     from myops import my_add
 
     x = torch.ones(3, device="cuda")

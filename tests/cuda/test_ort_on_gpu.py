@@ -33,7 +33,9 @@ class Call(torch.nn.Module):
 
 @pytest.mark.parametrize("tf32", [False, True])
 @pytest.mark.parametrize("name", ALL)
-def test_equal_bits(name: str, tf32: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onnxruntime_has_the_bits_of_pytorch(
+    name: str, tf32: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The flags for TF32, whose defaults differ, are the same here."""
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
     function, case = ALL[name][:2]

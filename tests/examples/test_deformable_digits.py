@@ -1,4 +1,4 @@
-"""The deformable-digits example, run as a user runs it, and what it promises."""
+"""The deformable-digits example, run as a user runs it, and the claims of its README."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_demo_draws_the_picture(demo: Any) -> None:
         assert len(picture.convert("RGB").getcolors(2**24)) > 100  # more than empty axes
 
 
-def test_demo_fails_with_a_deformable_network_that_guesses(
+def test_demo_fails_with_an_untrained_network(
     example: dict[str, ModuleType],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

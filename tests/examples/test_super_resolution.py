@@ -1,4 +1,4 @@
-"""The super-resolution example, run as a user runs it, and what it promises."""
+"""The super-resolution example, run as a user runs it, and the claims of its README."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import onnx
 import pytest
 import torch
 import warm
+from example_demos import FOLDER, super_resolution
 from PIL import Image
 
-FOLDER = Path(__file__).parents[2] / "examples" / "super_resolution"
 MODULES = ("data", "demo", "image_model", "model", "sheet", "train")
 FACTORS = (2, 3, 4, 2.5)
 LEAST_GAIN = 0.3  # dB over bicubic; the committed weights gain more at every factor
@@ -49,6 +49,8 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("dynamo", "torch
 @pytest.fixture(scope="module", params=SLOW)
 def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The finished demo and its output folder, once per exporter."""
+    if request.param == "dynamo":
+        return super_resolution(tmp_path_factory)
     folder = tmp_path_factory.mktemp(request.param)
     return run("demo.py", "--output", folder, "--exporter", request.param), folder
 

@@ -13,8 +13,9 @@ import numpy as np
 import onnx
 import pytest
 import warm
+from example_demos import FOLDER, super_resolution
 from PIL import Image
-from test_super_resolution import FOLDER, example  # noqa: F401
+from test_super_resolution import example  # noqa: F401
 
 import myops.onnx
 import myops.ort
@@ -27,15 +28,13 @@ def files(
     example: Any,  # noqa: F811
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Any:
-    """Both models in sessions."""
-    folder = tmp_path_factory.mktemp("models")
-    network, image_model = example["model"].load(), example["image_model"]
-    plain, path = folder / "plain.onnx", folder / "image.onnx"
-    example["demo"].export(network, plain, "dynamo", "myops")
-    image_model.export(network, path)
+    """Both models of the demo in sessions."""
+    _, folder = super_resolution(tmp_path_factory)
+    image_model, path = example["image_model"], folder / "super_resolution_image.onnx"
     return SimpleNamespace(
-        path=path, network=network, module=image_model, session=image_model.session(path),
-        plain=myops.ort.session(plain), data=example["data"],
+        path=path, network=example["model"].load(), module=image_model,
+        session=image_model.session(path), data=example["data"],
+        plain=myops.ort.session(folder / "super_resolution.onnx"),
     )  # fmt: skip
 
 
@@ -101,7 +100,7 @@ def test_the_other_exporter_and_standard_operators_give_the_same(
     assert np.abs(pixels - expected).max() <= (0 if target == "myops" else 1)
 
 
-def test_most_jpegs_differ_in_colour_only(files: Any) -> None:
+def test_jpegs_with_subsampled_colour_differ_in_colour_only(files: Any) -> None:
     """Colour at half the size: Pillow interpolates it, DecodeImage does not."""
     image = encoded(small(200, 160), "JPEG", quality=90)  # 4:2:0 is Pillow's default
     png = files.module.enlarge(files.session, image, 2.0)
@@ -137,7 +136,7 @@ def test_the_model_is_one_checked_file(files: Any) -> None:
         (encoded(small().convert("CMYK"), "JPEG"), "NOT_RGB"),
     ],
 )
-def test_what_is_no_picture_is_refused(files: Any, image: bytes, name: str) -> None:
+def test_files_that_are_no_pictures_are_refused(files: Any, image: bytes, name: str) -> None:
     with pytest.raises(Exception, match=getattr(files.module, name)):
         files.module.enlarge(files.session, image, 2.0)
 
@@ -166,7 +165,7 @@ def test_script_refuses_damaged_files(files: Any, tmp_path: Path) -> None:
     damaged = bytearray(EQUAL["JPEG 4:4:4"]())
     damaged[160:170] = b"\xff" * 10
     for content, text in (
-        (b"no picture", "something that is no picture"),
+        (b"no picture", "a file that is not a picture"),
         (bytes(damaged), "a damaged picture"),
     ):
         (tmp_path / "broken.jpg").write_bytes(content)

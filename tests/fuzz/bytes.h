@@ -1,6 +1,6 @@
-// Decisions out of the bytes that a fuzzer invents. When they run out, a generator that is seeded
-// with them decides: a few bytes are a whole call then, and a fuzzer that changes one of the first
-// decisions keeps those that follow.
+// Decisions from the bytes of a fuzzer. After the last byte, a generator seeded with them decides,
+// so that a few bytes are a whole call, and a fuzzer that changes one of the first decisions keeps
+// those that follow.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class Bytes {
     return choices.begin()[below(choices.size())];
   }
 
-  // A number that a model file may hold: mostly small, sometimes absurd.
+  // A number in a model file: mostly small, sometimes absurd.
   int64_t integer() {
     static const int64_t absurd[] = {0,
                                      -1,

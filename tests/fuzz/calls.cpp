@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "plan.h"
 
@@ -14,13 +15,18 @@ using namespace myops;
 using Attr = fake_ort::NodeAttribute;
 using Floats = std::vector<float>;
 
+std::map<std::string, Plan (*)(Bytes&, const Op&)>& plans() {
+  static std::map<std::string, Plan (*)(Bytes&, const Op&)> known;
+  return known;
+}
+
 Shape random_shape(Bytes& bytes, size_t most_axes, int64_t longest) {
   Shape shape(bytes.below(most_axes + 1));
   for (int64_t& length : shape) length = bytes.one_in(16) ? 0 : bytes.between(1, longest);
   return shape;
 }
 
-// An op that no plan knows yet: all inputs of one shape.
+// An op without a plan: all inputs have one shape.
 Plan plan_other(Bytes& bytes, const Op& op) {
   Plan plan;
   plan.inputs.assign(op.inputs.size(), {random_shape(bytes, 5, 7)});
@@ -42,10 +48,8 @@ Plan plan_anything(Bytes& bytes, const Op& op) {
 
 Plan make_plan(Bytes& bytes, const Op& op) {
   if (bytes.one_in(16)) return plan_anything(bytes, op);
-  if (op.name == "my_add") return plan_my_add(bytes);
-  if (op.name.rfind("resize", 0) == 0) return plan_resize(bytes, op.name != "resize");
-  if (op.name.rfind("deform_conv2d", 0) == 0) return plan_deform_conv2d(bytes, op);
-  return plan_other(bytes, op);
+  const auto found = plans().find(op.name);
+  return found != plans().end() ? found->second(bytes, op) : plan_other(bytes, op);
 }
 
 Attr any_attribute(Bytes& bytes) {
@@ -127,8 +131,8 @@ void make_attributes(Bytes& bytes, const Op& op, Call& call) {
   }
 }
 
-// Memory that a test can have: a length is cut until the tensor is small, or an axis is emptied so
-// that the absurd length can stay.
+// Limits the memory of a test: a length is reduced until the tensor is small, or an axis becomes 0
+// so that the absurd length can stay.
 void bound(Bytes& bytes, Shape& shape, int64_t most) {
   for (int64_t& length : shape) length = std::max<int64_t>(length, 0);
   const auto too_large = [&] {
@@ -163,8 +167,9 @@ T element_of(double value) {
 
 std::vector<uint8_t> elements_of(DType dtype, const std::vector<double>& values) {
   std::vector<uint8_t> elements(values.size() * dtype_size(dtype));
-  if (dtype > DType::Int64) return elements;  // which our ops refuse before they read any
-  dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t>(dtype, [&](auto tag) {
+  // Our ops refuse the other dtypes before they read an element.
+  if (dtype > DType::Int64 && dtype != DType::Int8) return elements;
+  dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t, int8_t>(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (size_t i = 0; i < values.size(); ++i) {
       const T element = element_of<T>(values[i]);
@@ -177,7 +182,7 @@ std::vector<uint8_t> elements_of(DType dtype, const std::vector<double>& values)
 Argument make_argument(Bytes& bytes, DType dtype, const Plan::Item& item, bool wild) {
   const Shape& shape = *item.shape;
   std::vector<double> numbers(static_cast<size_t>(element_count(shape)));
-  const bool integers = dtype == DType::UInt8;
+  const bool integers = dtype == DType::UInt8 || dtype == DType::Int8;
   const double drawn = bytes.one_in(4) ? static_cast<double>(bytes.between(1, 9)) : 1;
   const double range = item.range > 0 ? static_cast<double>(item.range) : drawn;
   for (double& number : numbers) {
@@ -187,7 +192,7 @@ Argument make_argument(Bytes& bytes, DType dtype, const Plan::Item& item, bool w
       number = static_cast<double>(static_cast<int64_t>(random % steps) - steps / 2) / 8;
     } else if (item.fill == Plan::Fill::Any) {
       number = (static_cast<double>(random >> 8) / 8388608.0 - 1) * range * 0.987;
-      if (integers) number = random >> 24;
+      if (integers) number = static_cast<double>(random >> 24) - (dtype == DType::Int8 ? 128 : 0);
       // A position that is far from the others.
       if (item.range > 0 && (random & 63) == 0) number *= 20;
     }
@@ -214,6 +219,10 @@ std::vector<const Op*> chosen_ops() {
 
 }  // namespace
 
+AddPlan::AddPlan(std::initializer_list<const char*> ops, Plan (*make)(Bytes&, const Op&)) {
+  for (const char* op : ops) plans()[op] = make;
+}
+
 Call make_call(Bytes& bytes) {
   static const std::vector<const Op*> ops = chosen_ops();
   const Op& op = *ops[bytes.below(ops.size())];
@@ -226,14 +235,14 @@ Call make_call(Bytes& bytes) {
     chosen.push_back(type.dtypes[bytes.below(type.dtypes.size())]);
   }
   call.facts.push_back(std::string("dtype: ") + dtype_name(chosen[0]));
-  const bool spoil = bytes.one_in(16), wild = bytes.one_in(8);
+  const bool corrupts = bytes.one_in(16), wild = bytes.one_in(8);
   if (wild) call.facts.push_back("numbers: NaN, infinite, huge");
-  if (spoil) call.facts.push_back("call: a corrupted input");
-  const size_t spoilt = bytes.below(op.inputs.size());
+  if (corrupts) call.facts.push_back("call: a corrupted input");
+  const size_t corrupted_input = bytes.below(op.inputs.size());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     Plan::Item& item = plan.inputs[i];
     std::optional<Shape>& shape = item.shape;
-    if (spoil && i == spoilt) {
+    if (corrupts && i == corrupted_input) {
       if (!shape || bytes.one_in(4)) {
         shape = shape ? std::nullopt : std::optional(random_shape(bytes, 4, 5));
       } else if (!shape->empty()) {

@@ -15,7 +15,7 @@ namespace fuzz {
 struct Argument {
   myops::DType dtype;
   myops::Shape shape;
-  std::vector<uint8_t> bytes;  // row-major, exactly as long as the shape asks for
+  std::vector<uint8_t> bytes;  // row-major, exactly the size of the shape
 };
 
 using NamedAttributes = std::vector<std::pair<std::string, fake_ort::NodeAttribute>>;
@@ -24,11 +24,11 @@ struct Call {
   const myops::Op* op;
   std::vector<std::optional<Argument>> inputs;
   NamedAttributes attributes;
-  // What the table at the end of a run counts it under: "groups: 8 and more".
+  // The classes under which the table at the end of a run counts it, such as "groups: 8 and more".
   std::vector<std::string> facts;
 };
 
-// Mostly a call that the op accepts, with one thing spoilt now and then; sometimes anything.
+// Mostly a call that the op accepts, occasionally with one mistake; sometimes a random one.
 Call make_call(Bytes& bytes);
 
 // "resize(float32 [2 3 4], ...; mode=linear)".

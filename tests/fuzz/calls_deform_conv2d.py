@@ -27,7 +27,8 @@ from torch import Tensor
 import myops
 
 NAMES = ("x", "weight", "offset", "bias", "mask")
-# Where the kernel changes its ways (csrc/ops/deform_conv2d): channels of a block (16, 32, 64),
+# Limits at which the kernel changes its strategy (csrc/ops/deform_conv2d): channels of a block (16,
+# 32, 64),
 # lanes (4 to 16), offset groups side by side (8), jobs (16), a product's outputs (128, 256).
 GROUPS = (1, 1, 1, 2, 2, 3, 4, 5, 7, 8, 8, 9, 11, 15, 16, 17, 23, 31, 32, 33, 64, 65)
 MANY = (100, 127, 128, 129, 250, 256, 257, 500, 999, 1000)
@@ -108,7 +109,7 @@ def draw(seed: int) -> Options:
 
 
 def classes(o: Options) -> list[str]:
-    """What the table of a campaign counts."""
+    """The classes that the table of a campaign counts."""
 
     def size(count: int) -> str:
         ends = ((1, "1"), (7, "2 to 7"), (99, "8 to 99"), (1 << 30, "100 and more"))
@@ -210,7 +211,7 @@ def run(o: Options, tensors: dict[str, Tensor | None], grad: Tensor | None,
 
 
 def limits(o: Options, name: str) -> float:
-    """What sums of numbers of about 1 may be off by: rounding, and positions that are rounded."""
+    """The allowed error of sums of numbers of about 1: rounding of sums and of positions."""
     taps, area = math.prod(o["kernel"]), o["batch"] * math.prod(o["out"])
     depth, outputs = o["channels"] // o["group"], o["outputs"] // o["group"]
     field = o["channels"] // o["offset_group"]

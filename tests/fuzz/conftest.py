@@ -1,4 +1,4 @@
-"""How long the tests of this folder try: a moment in `make test`, `make fuzz` sets more."""
+"""How long the tests of this folder run: seconds in `make test`, longer in `make fuzz`."""
 
 from __future__ import annotations
 

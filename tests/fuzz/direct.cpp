@@ -93,18 +93,19 @@ double least_of(DType dtype) {  // of the numbers that are not rounded to 0
 std::vector<double> elements_of(const Tensor& tensor) {
   std::vector<double> values(static_cast<size_t>(tensor.elements()));
   const std::vector<uint8_t> ordered = in_row_major_order(tensor);
-  dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t>(tensor.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for (size_t i = 0; i < values.size(); ++i) {
-      T element;
-      std::memcpy(&element, ordered.data() + i * sizeof(T), sizeof(T));
-      if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-        values[i] = static_cast<double>(static_cast<float>(element));
-      } else {
-        values[i] = static_cast<double>(element);
-      }
-    }
-  });
+  dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t, int8_t>(
+      tensor.dtype, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        for (size_t i = 0; i < values.size(); ++i) {
+          T element;
+          std::memcpy(&element, ordered.data() + i * sizeof(T), sizeof(T));
+          if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+            values[i] = static_cast<double>(static_cast<float>(element));
+          } else {
+            values[i] = static_cast<double>(element);
+          }
+        }
+      });
   return values;
 }
 

@@ -1,5 +1,5 @@
-// Calls of invoke(), as torch and NumPy make them: outputs in memory that holds garbage, pieces of
-// work in any order, inputs whose memory is not in order.
+// Calls of invoke(), as torch and NumPy make them: outputs in memory with garbage, pieces of work
+// in any order, strided inputs.
 #pragma once
 
 #include <vector>
@@ -26,7 +26,7 @@ class Direct final : public myops::Runtime {
   uint8_t fill_;
 };
 
-// Memory that holds exactly the elements that the strides reach, from the lowest to the highest.
+// Memory of exactly the elements that the strides reach, from the lowest to the highest.
 struct Spread {
   std::vector<uint8_t> bytes;
   myops::Tensor tensor;
@@ -47,11 +47,12 @@ myops::Attributes attributes_of(const Call& call);
 // Empty when the call was accepted.
 std::string direct_call(const Call& call, const myops::Tensors& inputs, Direct& runtime);
 
-// Whether shapes, dtypes and bits are equal. NaNs are: which of two NaNs a sum keeps is the
-// compiler's choice.
+// Whether shapes, dtypes and bits are equal. All NaNs count as equal, because the compiler chooses
+// which of two NaNs a sum keeps.
 bool same(const myops::Tensor& a, const myops::Tensor& b);
 
-// A sentence about the first element that is too far from what was expected; empty: there is none.
+// A sentence about the first element that differs too much from the expected one; empty if none
+// does.
 // `compared` counts the elements that were compared.
 struct Expected;
 std::string compare(const myops::Tensor& got, const Expected& expected, int64_t& compared);

@@ -1,4 +1,4 @@
-"""What every drawn call needs: choices from a seed, tensors in any layout, and the limits."""
+"""Helpers for drawn calls: choices from a seed, tensors in any layout, and error limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Options = dict[str, Any]
 
 
 class WrongError(AssertionError):
-    """What came is not what the reference says."""
+    """A result differs from the reference."""
 
 
 class Draw(random.Random):
@@ -33,7 +33,7 @@ class Draw(random.Random):
         return self.randrange(one_in) == 0
 
     def near(self, *limits: int) -> int:
-        """One of the limits of an implementation, one less or one more."""
+        """One of the limits of an implementation, or a number next to it."""
         return max(1, self.choice(limits) + self.choice((-1, 0, 0, 1)))
 
     def layout(self) -> str:
@@ -53,20 +53,20 @@ class Draw(random.Random):
 
 
 def common_options(d: Draw) -> Options:
-    """The options that a call of any op has: its threads, whether it comes again, its numbers."""
+    """The options of a call of any op: its threads, whether it is repeated, its numbers."""
     return {
         "threads": d.choice(THREADS), "again": bool(d.chance(4)), "data": d.getrandbits(32)
     }  # fmt: skip
 
 
 def common_classes(o: Options) -> list[str]:
-    """What the table of a campaign counts of a call of any op."""
+    """The classes of a call of any op that the table of a campaign counts."""
     order = ("forward", "backward", "double backward")[o["order"]]
     return [f"dtype {o['dtype']}", order, f"threads {o['threads']}"]
 
 
 class Data:
-    """The numbers of a call, and where in memory they lie."""
+    """The numbers of a call and their layout in memory."""
 
     def __init__(self, seed: int) -> None:
         self.source = torch.Generator().manual_seed(seed)
@@ -78,7 +78,7 @@ class Data:
         return int(torch.randint(limit, (), generator=self.source))
 
     def lay(self, tensor: Tensor, layout: str) -> Tensor:
-        """`tensor` in that layout. Where one element serves for several, other numbers of it."""
+        """`tensor` in that layout. In a layout where elements are shared, its numbers differ."""
         rank = tensor.dim()
         if layout == "channels_last" and rank > 2:
             return tensor.movedim(1, -1).contiguous().movedim(-1, 1)
@@ -110,13 +110,13 @@ class Data:
 
 
 def begin(o: Options) -> Data:
-    """Torch has the call's number of threads from here on; its numbers."""
+    """Sets torch's number of threads to that of the call, and returns its numbers."""
     torch.set_num_threads(o["threads"])
     return Data(o["data"])
 
 
 def exact(tensor: Tensor) -> Tensor:
-    """The same numbers in float64 and in order, apart from any graph."""
+    """The same numbers in float64, contiguous and detached."""
     return torch.empty(tensor.shape, dtype=torch.float64).copy_(tensor.detach())
 
 
@@ -165,7 +165,7 @@ def other_threads(options: Options) -> int:
 def runtimes_agree(
     op: str, tensors: list[Tensor | None], attributes: dict[str, Any], y: Tensor, data: Data
 ) -> None:
-    """NumPy, with strides that torch does not have, and ONNX Runtime give the bits of `y`."""
+    """NumPy, with strides that torch does not support, and ONNX Runtime give the bits of `y`."""
     arrays = [None if item is None else to_numpy(item) for item in tensors]
     threads = THREADS[data.below(3)]
     reversed_ones = [None if item is None else backwards(item, data) for item in arrays]
@@ -178,6 +178,6 @@ def runtimes_agree(
 
 
 def backwards(array: np.ndarray, data: Data) -> np.ndarray:
-    """The same numbers, some of whose axes run backwards through memory."""
+    """The same numbers with negative strides on some axes."""
     some = tuple(slice(None, None, -1 if data.below(2) else None) for _ in array.shape)
     return array[some].copy()[some]

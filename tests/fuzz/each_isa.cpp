@@ -1,5 +1,5 @@
-// Runs the fuzzer once with each instruction set of this CPU, with and without stores past the
-// caches in turn, from a seed that is new each time:
+// Runs the fuzzer once with each instruction set of this CPU, alternately with and without
+// non-temporal stores, with a new seed each time:
 //
 //   each_isa fuzz_ops [-seed=N] [OPTION...]
 //

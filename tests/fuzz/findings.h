@@ -1,5 +1,5 @@
-// Calls that were wrong once, and some that drawing hardly reaches. Each run of the fuzzer begins
-// with them.
+// Calls that were wrong once, and some that are rarely drawn. Each run of the fuzzer begins with
+// them.
 #pragma once
 
 #include "calls.h"

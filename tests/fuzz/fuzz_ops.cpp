@@ -1,9 +1,10 @@
-// The fuzz target, for libFuzzer or replay.cpp. The bytes become a call of any op; it goes through
-// invoke() with tensors whose memory is not in order, as torch and NumPy pass them, and through the
-// ONNX Runtime library as a session would (fake_ort.h).
+// The fuzz target, for libFuzzer or replay.cpp. The bytes become a call of any op. It is made
+// through invoke() with strided tensors, as torch and NumPy pass them, and through the ONNX Runtime
+// library, as in a session (fake_ort.h).
 //
-// Beside the sanitizers' findings these are failures: a result that is not what a plain reference
-// in float64 computes (reference.h); one that depends on the order in which the pieces of work run,
+// Besides the sanitizers' findings these are failures: a result that differs from a simple
+// reference in float64 (reference.h); one that depends on the order in which the pieces of work
+// run,
 // on threads, on what the output's memory held before, or on the strides of an input; bits that
 // differ between invoke() and the library; an output that is not of the shape that was inferred; a
 // message that is empty or endless; a status that nobody releases.
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "direct.h"
 #include "findings.h"
@@ -53,7 +55,7 @@ constexpr ort::ElementType kElementTypes[kDTypeCount] = {
     ort::ElementType::UInt64,       ort::ElementType::Complex64,  ort::ElementType::Complex128,
     ort::ElementType::Float8E4M3FN, ort::ElementType::Float8E5M2, ort::ElementType::String};
 
-// What the model says about an input: lengths, names, nothing.
+// The shape of an input in the model: lengths, names, or unknown.
 ort::TypeAndShape declare(Bytes& bytes, const Argument& argument) {
   ort::TypeAndShape declared{kElementTypes[static_cast<int>(argument.dtype)],
                              {argument.shape.begin(), argument.shape.end()},
@@ -125,16 +127,15 @@ void through_the_library(Bytes& bytes, const Call& call, const Tensors& direct) 
 
 // ---- Through invoke().
 
+std::map<std::string, fuzz::MakeReference>& references() {
+  static std::map<std::string, fuzz::MakeReference> known;
+  return known;
+}
+
 fuzz::Reference reference_of(const Call& call, const Tensors& inputs) {
-  const std::string& op = call.op->name;
-  if (op == "my_add") return fuzz::reference_my_add(inputs);
-  const Attributes attributes = fuzz::attributes_of(call);
-  if (op == "resize") return fuzz::reference_resize(inputs, attributes, false);
-  if (op == "resize_backward") return fuzz::reference_resize(inputs, attributes, true);
-  if (op.rfind("deform_conv2d", 0) == 0) {
-    return fuzz::reference_deform_conv2d(op, inputs, attributes);
-  }
-  return std::nullopt;
+  const auto found = references().find(call.op->name);
+  if (found == references().end()) return std::nullopt;
+  return found->second(call.op->name, inputs, fuzz::attributes_of(call));
 }
 
 // Products of such numbers may be too large for float32 on the way to a sum that is not.
@@ -224,6 +225,10 @@ void run(Bytes& bytes, Call& call) {
 }
 
 }  // namespace
+
+fuzz::AddReference::AddReference(std::initializer_list<const char*> ops, MakeReference make) {
+  for (const char* op : ops) references()[op] = make;
+}
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   setenv("MYOPS_MAX_BYTES", "16000000", 0);  // a call takes milliseconds, not the machine's memory

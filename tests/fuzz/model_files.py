@@ -1,4 +1,4 @@
-"""Spoils the nodes of stored models and gives them to ONNX Runtime with our library.
+"""Damages the nodes of golden models and gives them to ONNX Runtime with our library.
 
     python tests/fuzz/model_files.py FIRST LAST
 
@@ -79,7 +79,7 @@ def spoil_node(random_: random.Random, node: onnx.NodeProto) -> None:
 
 
 def spoil_lengths(random_: random.Random, model: onnx.ModelProto) -> None:
-    """What the file says about an input: other lengths, names, another type."""
+    """Changes the stated lengths, names or type of an input."""
     kind = random_.choice(list(model.graph.input)).type.tensor_type
     if random_.random() < 0.3:
         kind.elem_type = random_.randrange(TensorProto.DataType.Value("FLOAT8E5M2FNUZ"))
@@ -90,7 +90,7 @@ def spoil_lengths(random_: random.Random, model: onnx.ModelProto) -> None:
 
 
 def spoil_constants(random_: random.Random, model: onnx.ModelProto, feeds: dict[str, Any]) -> None:
-    """An input becomes an initializer, which the file may fill with anything."""
+    """Turns an input into an initializer with random contents."""
     names = [item.name for item in model.graph.input]
     name = random_.choice(names)
     array = feeds.pop(name)
@@ -118,7 +118,8 @@ def spoil_array(random_: random.Random, array: np.ndarray) -> np.ndarray:
 
 
 def attempt(number: int) -> str:
-    """Spoils a model in one to three places, loads it and runs it; "ran", or the kind of error."""
+    """Damages a model in one to three places, loads it and runs it; returns "ran" or the kind of
+    error."""
     random_ = random.Random(number)
     name = random_.choice(SEEDS)
     model = onnx.load(golden.FOLDER / f"{name}.onnx")

@@ -1,6 +1,5 @@
 // Every other input of libFuzzer is a few random bytes, which are a call of their own (bytes.h):
-// all kinds of calls stay as frequent as they were planned, whatever libFuzzer learns from
-// coverage.
+// so all kinds of calls stay as frequent as planned, independently of libFuzzer's coverage.
 #include <cstddef>
 #include <cstdint>
 #include <random>

@@ -1,6 +1,8 @@
-// Calls as plausible as their op needs, drawn from the product of its options. Lengths are those at
-// which the implementation changes its way, one less and one more; numbers up to 1,000; primes.
+// Plausible calls of an op, drawn from the product of its options. Lengths are those at which the
+// implementation changes its strategy, and their neighbours; numbers up to 1,000; primes.
 #pragma once
+
+#include <initializer_list>
 
 #include "calls.h"
 
@@ -21,7 +23,7 @@ struct Plan {
   std::vector<Item> inputs;
   NamedAttributes attributes;
   std::vector<std::string> facts;
-  int64_t most_elements = 1 << 11;  // of one input, once something is spoilt
+  int64_t most_elements = 1 << 11;  // of one input, once something is corrupted
 };
 
 using Ints = std::vector<int64_t>;
@@ -43,8 +45,8 @@ int64_t draw_length(Bytes& bytes, const Limits& limits, int64_t most) {
   return bytes.between(1, std::max<int64_t>(std::min<int64_t>(most, 4), 1));
 }
 
-// What a call may cost, in elements or products: mostly little, 1 in 8 eight times that, now and
-// then much.
+// The allowed cost of a call, in elements or products: mostly small, for 1 in 8 eight times that,
+// rarely large.
 inline int64_t draw_budget(Bytes& bytes, int64_t least, int64_t usual, int64_t most) {
   const int64_t bits = bytes.one_in(64)  ? bytes.between(usual, most)
                        : bytes.one_in(8) ? usual + bytes.between(1, 3)
@@ -61,8 +63,10 @@ inline std::string number_class(int64_t number, std::initializer_list<int64_t> b
   return at[0] == at[-1] + 1 ? first : first + " to " + std::to_string(at[0] - 1);
 }
 
-Plan plan_my_add(Bytes& bytes);
-Plan plan_resize(Bytes& bytes, bool backward);
-Plan plan_deform_conv2d(Bytes& bytes, const myops::Op& op);
+// A file plan_<op>.cpp gives the plan of its op, and of that op's gradients, by an object of this
+// type.
+struct AddPlan {
+  AddPlan(std::initializer_list<const char*> ops, Plan (*make)(Bytes&, const myops::Op&));
+};
 
 }  // namespace fuzz

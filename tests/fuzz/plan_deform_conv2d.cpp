@@ -92,10 +92,8 @@ Ints flags(Bytes& bytes, size_t count) {
   return list;
 }
 
-}  // namespace
-
 Plan plan_deform_conv2d(Bytes& bytes, const Op& op) {
-  const bool backward = op.name != "deform_conv2d";
+  const bool backward = op.name.rfind("deform_conv2d_backward", 0) == 0;
   const bool twice = op.name == "deform_conv2d_backward_backward";
   const Sizes sizes = draw_sizes(bytes, backward);
   const Ints& kernel = sizes.kernel;
@@ -135,13 +133,17 @@ Plan plan_deform_conv2d(Bytes& bytes, const Op& op) {
     const bool none = input.is_optional && ((base == "mask" && !masked) || bytes.one_in(3)) &&
                       !(input.name == "mask" && masked);
     absent += arrives && none;
-    Plan::Item item{none               ? std::nullopt
-                    : base == "X"      ? std::optional(X)
-                    : base == "W"      ? std::optional(W)
-                    : base == "offset" ? std::optional(offset)
-                    : base == "mask"   ? std::optional(mask)
-                    : base == "B"      ? std::optional(Shape{sizes.outputs})
-                                       : std::optional(Y)};
+    // Of deform_conv2d_int8: scales, and a zero point.
+    const bool one =
+        base == "X_scale" || base == "X_zero_point" || (base == "W_scale" && bytes.one_in(2));
+    Plan::Item item{none                               ? std::nullopt
+                    : one                              ? std::optional(Shape{1})
+                    : base == "X"                      ? std::optional(X)
+                    : base == "W"                      ? std::optional(W)
+                    : base == "offset"                 ? std::optional(offset)
+                    : base == "mask"                   ? std::optional(mask)
+                    : base == "B" || base == "W_scale" ? std::optional(Shape{sizes.outputs})
+                                                       : std::optional(Y)};
     if (input.name == "offset") {
       item.fill = positions == 0   ? Plan::Fill::Zero
                   : positions <= 5 ? Plan::Fill::Grid
@@ -193,4 +195,9 @@ Plan plan_deform_conv2d(Bytes& bytes, const Op& op) {
   return plan;
 }
 
+const AddPlan added({"deform_conv2d", "deform_conv2d_backward", "deform_conv2d_backward_backward",
+                     "deform_conv2d_int8"},
+                    plan_deform_conv2d);
+
+}  // namespace
 }  // namespace fuzz

@@ -1,10 +1,11 @@
 #include "plan.h"
 
 namespace fuzz {
+namespace {
 
 using namespace myops;
 
-Plan plan_my_add(Bytes& bytes) {
+Plan plan_my_add(Bytes& bytes, const Op&) {
   // Vectors; a grain of 32768 elements, by which work is cut into pieces.
   constexpr int64_t kLimits[] = {4, 8, 16, 32, 64, 512, 4096, 32768};
   Plan plan;
@@ -28,4 +29,7 @@ Plan plan_my_add(Bytes& bytes) {
   return plan;
 }
 
+const AddPlan added({"my_add"}, plan_my_add);
+
+}  // namespace
 }  // namespace fuzz

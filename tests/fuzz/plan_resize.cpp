@@ -59,10 +59,9 @@ constexpr const char* kCoordinates[] = {"half_pixel",         "half_pixel_symmet
 constexpr const char* kRoundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
 constexpr const char* kPolicies[] = {"stretch", "stretch", "not_larger", "not_smaller"};
 
-}  // namespace
-
 // roi, scales and sizes stand behind the tensors of resize and resize_backward.
-Plan plan_resize(Bytes& bytes, bool backward) {
+Plan plan_resize(Bytes& bytes, const Op& op) {
+  const bool backward = op.name != "resize";
   Plan plan;
   plan.most_elements = 1 << 20;
   const std::string mode = any_of(bytes, kModes), any = any_of(bytes, kCoordinates),
@@ -184,4 +183,7 @@ Plan plan_resize(Bytes& bytes, bool backward) {
   return plan;
 }
 
+const AddPlan added({"resize", "resize_backward"}, plan_resize);
+
+}  // namespace
 }  // namespace fuzz

@@ -1,8 +1,9 @@
-// What each op should have computed: plain loops in float64 that follow the definitions and share
-// nothing with the kernels.
+// The expected results of each op: plain loops in float64 that follow the definitions and share no
+// code with the kernels.
 #pragma once
 
 #include <cmath>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,8 +12,7 @@
 
 namespace fuzz {
 
-// A number and the sum of the magnitudes of what it is a sum of, by which its rounding errors are
-// measured.
+// A number, and the sum of the magnitudes of its terms, which bounds its rounding error.
 struct Number {
   double value = 0, size = 0;
 
@@ -55,13 +55,16 @@ std::vector<double> elements_of(const myops::Tensor& tensor);
 double rounding_of(myops::DType dtype);
 double arithmetic_of(myops::DType dtype);
 
-// Nothing where the reference would take too long, or the call is of a kind that it leaves out.
+// nullopt if the reference would take too long, or does not support the call.
 using Reference = std::optional<std::vector<Expected>>;
-Reference reference_my_add(const myops::Tensors& inputs);
-Reference reference_deform_conv2d(const std::string& op, const myops::Tensors& inputs,
-                                  const myops::Attributes& attributes);
-Reference reference_resize(const myops::Tensors& inputs, const myops::Attributes& attributes,
-                           bool backward);
+using MakeReference = Reference (*)(const std::string& op, const myops::Tensors& inputs,
+                                    const myops::Attributes& attributes);
+
+// A file reference_<op>.cpp gives the reference of its op, and of that op's gradients, by an object
+// of this type.
+struct AddReference {
+  AddReference(std::initializer_list<const char*> ops, MakeReference make);
+};
 
 // How long resize makes an axis: by a scale, or the one at `place` of `axes` by `sizes`.
 int64_t scaled_length(int64_t input, double scale, bool torch);

@@ -247,6 +247,8 @@ std::vector<Expected> backward(const Problem& problem, const Grid& G, const Dire
 
 }  // namespace
 
+namespace {
+
 Reference reference_deform_conv2d(const std::string& op, const Tensors& inputs,
                                   const Attributes& attributes) {
   const bool plain = op == "deform_conv2d", twice = op == "deform_conv2d_backward_backward";
@@ -277,4 +279,9 @@ Reference reference_deform_conv2d(const std::string& op, const Tensors& inputs,
   return all;
 }
 
+const AddReference added({"deform_conv2d", "deform_conv2d_backward",
+                          "deform_conv2d_backward_backward"},
+                         reference_deform_conv2d);
+
+}  // namespace
 }  // namespace fuzz

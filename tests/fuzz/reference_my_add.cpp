@@ -5,7 +5,9 @@ namespace fuzz {
 using namespace myops;
 
 // 2a + b; integers wrap, which float64 cannot show: those are compared while nothing wraps.
-Reference reference_my_add(const Tensors& inputs) {
+namespace {
+
+Reference reference_my_add(const std::string&, const Tensors& inputs, const Attributes&) {
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
   Shape c(std::max(a.size(), b.size()));
   const auto length = [&](const Shape& shape, size_t axis) {
@@ -34,4 +36,7 @@ Reference reference_my_add(const Tensors& inputs) {
   return std::vector<Expected>{sum};
 }
 
+const AddReference added({"my_add"}, reference_my_add);
+
+}  // namespace
 }  // namespace fuzz

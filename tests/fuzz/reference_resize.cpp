@@ -145,7 +145,11 @@ int64_t resized_length(const Shape& x, const std::vector<int64_t>& axes,
   return static_cast<int64_t>(std::round(product));
 }
 
-Reference reference_resize(const Tensors& inputs, const Attributes& attributes, bool backward) {
+namespace {
+
+Reference reference_resize(const std::string& op, const Tensors& inputs,
+                           const Attributes& attributes) {
+  const bool backward = op != "resize";
   const size_t x_input = backward ? 1 : 0;
   const ResizeSettings settings(attributes);
   if (std::fabs(settings.a) > 1000) return std::nullopt;  // too large on the way, as huge numbers
@@ -217,4 +221,7 @@ Reference reference_resize(const Tensors& inputs, const Attributes& attributes, 
   return std::vector<Expected>{std::move(expected)};
 }
 
+const AddReference added({"resize", "resize_backward"}, reference_resize);
+
+}  // namespace
 }  // namespace fuzz

@@ -1,6 +1,7 @@
 """ONNX Resize-19 in float64: one dense matrix for each axis, written from the standard's text.
 
-Where the text leaves a choice, ONNX Runtime's: scales are float32, coordinates of "align_corners"
+Where the text leaves a choice, it is that of ONNX Runtime: scales are float32, coordinates of
+"align_corners"
 and "tf_crop_and_resize" come from whole output lengths (docs/ops.md).
 """
 

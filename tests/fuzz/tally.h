@@ -1,4 +1,4 @@
-// How many calls there were of each kind.
+// Counts the calls of each kind.
 #pragma once
 
 #include "calls.h"

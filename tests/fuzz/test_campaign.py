@@ -1,4 +1,4 @@
-"""A moment of the campaign with a new seed each time; `make fuzz` gives it longer."""
+"""A short run of the campaign with a new seed each time; `make fuzz` runs it longer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ops", [["deform_conv2d"], ["resize", "interpolate", "my_add"]])
-def test_calls_are_right(ops: list[str]) -> None:
+def test_random_calls_equal_the_reference(ops: list[str]) -> None:
     command = [sys.executable, str(HERE / "campaign.py"), "--seconds", str(SECONDS), "--ops", *ops]
     process = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     print(process.stdout)
@@ -25,8 +25,8 @@ def test_calls_are_right(ops: list[str]) -> None:
     assert " calls" in process.stdout.splitlines()[-1]
 
 
-def test_an_option_of_a_call_can_be_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a finding prints repeats it."""
+def test_a_finding_can_be_repeated_with_another_option(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that a finding prints reproduces it."""
     for op in campaign.OPS:
         arguments = ["--ops", op, "--case", "5", "--options", json.dumps({"threads": 1})]
         assert campaign.main(arguments) == 0

@@ -37,7 +37,7 @@ def run(first: int, last: int, seconds: float) -> dict[str, int]:
     return json.loads(lines[-1])
 
 
-def test_spoilt_models_give_errors() -> None:
+def test_damaged_models_give_errors() -> None:
     outcomes = run(0, COUNT, seconds=120 + COUNT)
     assert sum(outcomes.values()) == COUNT
     # Refused when loaded, refused when run, and harmless: all of them must occur.

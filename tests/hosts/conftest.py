@@ -1,6 +1,6 @@
-"""What the programs in other languages run, and with what.
+"""Fixtures: the model that programs in other languages run, and the runtimes that they use.
 
-Nothing is downloaded here; `make test-hosts` gets what is missing first.
+Nothing is downloaded here; `make test-hosts` downloads what is missing first.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ def network() -> Any:
 
 
 @pytest.fixture(scope="session")
-def carried(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with net.ts, net.onnx, an input and what PyTorch makes of it."""
-    folder = tmp_path_factory.mktemp("carried")
+def exported(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with net.ts, net.onnx, two inputs and the result of PyTorch."""
+    folder = tmp_path_factory.mktemp("exported")
     network.write(folder, package=False)
     return folder
 
 
 @pytest.fixture
-def inputs(carried: Path) -> list[Path]:
-    return [carried / "x.npy", carried / "factor.npy"]
+def inputs(exported: Path) -> list[Path]:
+    return [exported / "x.npy", exported / "factor.npy"]
 
 
 @pytest.fixture
-def expected(carried: Path) -> np.ndarray:
-    return np.load(carried / "y.npy")
+def expected(exported: Path) -> np.ndarray:
+    return np.load(exported / "y.npy")
 
 
 @pytest.fixture(scope="session", params=["debian", "wheel"])
 def runtime(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path | None, list[str]]:
-    """An ONNX Runtime for C++: its folder, and what starts a program with it."""
+    """An ONNX Runtime for C++: its folder, and the command with which its programs start."""
     if request.param == "wheel":
         return wheel(tmp_path_factory.mktemp("wheel") / "onnxruntime")
     return debian()

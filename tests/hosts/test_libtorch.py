@@ -23,14 +23,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(HOSTS / "libtorch", folder, f"CMAKE_PREFIX_PATH={prefix}") / "run_torch"
 
 
-def test_torchscript(
-    program: Path, carried: Path, inputs: list[Path], expected: np.ndarray, tmp_path: Path
+def test_torchscript_program_gives_equal_bits(
+    program: Path, exported: Path, inputs: list[Path], expected: np.ndarray, tmp_path: Path
 ) -> None:
-    run(program, carried / "net.ts", LIBRARY, tmp_path / "y.npy", *inputs)
+    run(program, exported / "net.ts", LIBRARY, tmp_path / "y.npy", *inputs)
     assert_equal_bits(np.load(tmp_path / "y.npy"), expected)
 
 
-def test_aotinductor(
+def test_aotinductor_package_gives_equal_bits(
     program: Path, network: Any, inputs: list[Path], expected: np.ndarray, tmp_path: Path
 ) -> None:
     network.write(tmp_path)  # the same seed: the same weights
@@ -41,10 +41,10 @@ def test_aotinductor(
     assert_equal_bits(package(x, factor).numpy(), expected)
 
 
-def test_the_ops_come_from_the_library(
-    program: Path, carried: Path, inputs: list[Path], tmp_path: Path
+def test_program_without_the_library_fails(
+    program: Path, exported: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
-    done = attempt(program, carried / "net.ts", "libm.so.6", tmp_path / "y.npy", *inputs)
+    done = attempt(program, exported / "net.ts", "libm.so.6", tmp_path / "y.npy", *inputs)
     assert done.returncode == 1
     assert "Unknown builtin op: myops::" in done.stderr
     assert not (tmp_path / "y.npy").exists()

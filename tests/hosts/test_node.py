@@ -22,17 +22,17 @@ def node() -> str:
     return program
 
 
-def test_the_model_through_its_bodies(
-    node: str, carried: Path, inputs: list[Path], expected: np.ndarray, tmp_path: Path
+def test_node_program_runs_the_function_bodies(
+    node: str, exported: Path, inputs: list[Path], expected: np.ndarray, tmp_path: Path
 ) -> None:
-    run(node, NODE / "run.mjs", carried / "net.onnx", tmp_path / "y.npy", *inputs)
+    run(node, NODE / "run.mjs", exported / "net.onnx", tmp_path / "y.npy", *inputs)
     result = np.load(tmp_path / "y.npy")
     np.testing.assert_allclose(result, expected, rtol=TOLERANCE, atol=TOLERANCE)
     assert (result != expected).any()  # not our kernels: equal bits would mean that ours ran
 
 
-def test_it_says_what_is_wrong(node: str, carried: Path, tmp_path: Path) -> None:
-    words = [NODE / "run.mjs", carried / "net.onnx", tmp_path / "y.npy", carried / "x.npy"]
+def test_node_program_names_a_missing_input(node: str, exported: Path, tmp_path: Path) -> None:
+    words = [NODE / "run.mjs", exported / "net.onnx", tmp_path / "y.npy", exported / "x.npy"]
     done = attempt(node, *words)
     assert done.returncode != 0
     assert "the model has 2 inputs, got 1 files" in done.stderr

@@ -13,16 +13,16 @@ import myops.ort
 Runtime = tuple[Path | None, list[str]]
 
 
-def test_the_model_with_our_library(
-    runtime: Runtime, carried: Path, inputs: list[Path], expected: np.ndarray, tmp_path: Path
+def test_cpp_program_with_our_library_gives_equal_bits(
+    runtime: Runtime, exported: Path, inputs: list[Path], expected: np.ndarray, tmp_path: Path
 ) -> None:
     root, start = runtime
     folder = build(HOSTS / "onnxruntime_cpp", tmp_path / "build", f"ONNXRUNTIME_ROOT={root or ''}")
-    words = [carried / "net.onnx", myops.ort.get_library_path(), tmp_path / "y.npy", *inputs]
+    words = [exported / "net.onnx", myops.ort.get_library_path(), tmp_path / "y.npy", *inputs]
     said = run(*start, folder / "run_onnx", *words)
     result = np.load(tmp_path / "y.npy")
     assert_equal_bits(result, expected)
-    session = myops.ort.session(carried / "net.onnx")
+    session = myops.ort.session(exported / "net.onnx")
     print(said.splitlines()[0])  # the version, in pytest -rP
     feeds = {"x": np.load(inputs[0]), "factor": np.load(inputs[1])}
     assert_equal_bits(result, session.run(None, feeds)[0])
@@ -53,7 +53,7 @@ int main(int, char** words) try {
 """
 
 
-def test_the_loader_of_a_bundle(runtime: Runtime, tmp_path: Path) -> None:
+def test_loader_of_a_bundle_checks_the_library(runtime: Runtime, tmp_path: Path) -> None:
     from onnx import TensorProto, helper, save
 
     root, start = runtime

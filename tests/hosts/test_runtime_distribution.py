@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
+import pybind11
 import pytest
 from installed import ROOT, outside, run
 
 import myops
+from myops import build
 
 GOLDEN = ROOT / "tests" / "golden.py"
 
-# Prints the result of a model, and what Python says where a part of all of myops is asked for.
+# Prints the result of a model, and the errors for parts that only the full package has.
 USE = """
 import json, sys
 import numpy as np
@@ -39,19 +42,21 @@ print(json.dumps({
 """
 
 
+OBJECTS = ROOT / "build" / "objects"
+
+
 @pytest.fixture(scope="module")
 def wheel() -> Path:
-    """Built by CMake at -O2, because ccache then has the kernels already, from the tree of `make
-    test-sanitizers`. ccache only finds them if the compiler has the same name (CMake's default,
-    c++; scikit-build-core would choose g++) and the build folder is as deep in the tree."""
+    """Linked from the objects of our libraries if `make build` left them: 40 s of CPU instead of
+    220. test_cmake_compiles_every_source checks that CMake has the same sources and flags."""
     folder = ROOT / "build" / "runtime"
     for old in folder.glob("*.whl"):
         old.unlink()
+    objects = OBJECTS if (OBJECTS / "csrc" / "core" / "invoke.o").is_file() else ""
     run(
         sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-        "--wheel-dir", folder, "--config-settings", f"build-dir={folder}-O2",
-        "--config-settings", "cmake.define.MYOPS_OPTIMIZATION=-O2",
-        "--config-settings", "cmake.define.CMAKE_CXX_COMPILER=c++", ROOT / "runtime", cwd=ROOT,
+        "--wheel-dir", folder, "--config-settings", f"build-dir={folder}-objects",
+        "--config-settings", f"cmake.define.MYOPS_OBJECTS={objects}", ROOT / "runtime", cwd=ROOT,
     )  # fmt: skip
     (file,) = folder.glob("*.whl")
     return file
@@ -59,7 +64,7 @@ def wheel() -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the wheel and what it requires, of the versions here."""
+    """The Python of an environment with the wheel and its requirements, in the versions of here."""
     folder = tmp_path_factory.mktemp("runtime")
     run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
     pip = folder / "venv" / "bin" / "pip"
@@ -68,8 +73,28 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         [pip, "install", "--quiet", wheel, *needed], env=outside(), capture_output=True, text=True
     )
     if done.returncode:
-        pytest.skip(f"numpy and onnxruntime cannot be had: {done.stderr[-300:]}")
+        pytest.skip(f"numpy and onnxruntime cannot be installed: {done.stderr[-300:]}")
     return folder / "venv" / "bin" / "python"
+
+
+def test_cmake_compiles_every_source(tmp_path: Path) -> None:
+    """With the flags of build.py; this is the build without objects of another one."""
+    tools = Path(sys.executable).parent
+    run(
+        tools / "cmake", "-S", ROOT / "runtime", "-B", tmp_path, "-G", "Ninja",
+        f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+        f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
+        cwd=tmp_path,
+    )  # fmt: skip
+    commands = json.loads((tmp_path / "compile_commands.json").read_text())
+    parts = ("core", "cuda", "ops", "adapters/ort", "adapters/numpy")
+    sources = {path for part in parts for path in (ROOT / "csrc" / part).rglob("*.cpp")}
+    skipped = "neon.cpp" if platform.machine() == "x86_64" else "avx*.cpp"
+    wanted = {path for path in sources if not (path.parent.name == "isa" and path.match(skipped))}
+    assert {Path(item["file"]).resolve() for item in commands} == wanted
+    flags = {flag for flag in build.COMPILE if flag != "-g0"}  # "Release" has no -g
+    for item in commands:
+        assert flags <= set(item["command"].split()), item
 
 
 def test_the_wheel_requires_neither_torch_nor_onnx(wheel: Path) -> None:
@@ -87,8 +112,8 @@ def test_the_wheel_requires_neither_torch_nor_onnx(wheel: Path) -> None:
     assert not [name for name in names if "/include/" in name or name.endswith((".h", ".cpp"))]
 
 
-def test_models_have_the_bits_of_the_full_package(python: Path) -> None:
-    """Every stored model gives the bits that the library of the distribution myops gives."""
+def test_golden_models_have_equal_bits_in_both_distributions(python: Path) -> None:
+    """Each golden model gives the same bits with the library of either distribution."""
     code = "import myops.ort; print(myops.ort.get_library_path())"
     library = run(python, "-c", code, cwd=python.parent).strip()
     assert Path(library).is_relative_to(python.parents[1])
@@ -97,7 +122,7 @@ def test_models_have_the_bits_of_the_full_package(python: Path) -> None:
     assert alone == full
 
 
-def test_a_session_and_what_is_not_there(python: Path) -> None:
+def test_session_works_and_missing_parts_name_the_full_package(python: Path) -> None:
     model = ROOT / "tests" / "data" / "golden" / "export_add_dynamo_18.onnx"
     stored, inputs = golden_inputs(model.stem, python.parent)
     found = json.loads(run(python, "-c", USE, model, inputs, cwd=python.parent))

@@ -1,4 +1,4 @@
-// What the SDK gives authors of ops: rules by the names of lengths, bounds of attributes, typed
+// The SDK for authors of ops: shape rules with names of lengths, bounds of attributes, typed
 // scratch memory, descriptions of gradients.
 #include <functional>
 #include <vector>
@@ -182,7 +182,7 @@ void test_rules_of_no_output() {
       "the patterns of optional inputs alone");
 }
 
-void test_rules_without_sense() {
+void test_wrong_rules_are_refused() {
   const auto fault = [](const char* rule) { return computed(rule, Dims{3}, std::nullopt); };
   same(
       fault("A, B -> (A + C)"),
@@ -213,7 +213,7 @@ void test_rules_without_sense() {
   expect(fault(deep.c_str()).find("at most 50 brackets") != std::string::npos, "many brackets");
 }
 
-void test_rules_that_do_not_fit() {
+void test_rules_with_other_counts_are_refused() {
   const Op few = described("N P 3 -> N");
   const Attributes attributes(few.attributes);
   same(inferred(few, {Dims{2, 5, 3}, Dims{2, 5, 4}, 2, std::nullopt}, attributes),
@@ -297,8 +297,8 @@ int main() {
   test_rules();
   test_rules_that_compute();
   test_rules_of_no_output();
-  test_rules_without_sense();
-  test_rules_that_do_not_fit();
+  test_wrong_rules_are_refused();
+  test_rules_with_other_counts_are_refused();
   test_bounds();
   test_gradients_are_described();
   test_scratch_arrays();

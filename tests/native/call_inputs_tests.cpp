@@ -14,7 +14,7 @@ namespace {
 using namespace myops;
 using Numbers = std::vector<double>;
 
-// What a list of numbers may have.
+// The contents of a list of numbers.
 constexpr DType kNumbers[] = {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64,
                               DType::UInt8,   DType::Int32,    DType::Int64,   DType::Int8,
                               DType::Int16,   DType::UInt16,   DType::UInt32,  DType::UInt64};
@@ -174,7 +174,7 @@ void test_numbers_are_read_once() {
 
 // The rule runs with numbers that are then overwritten: the cached shapes belong to the earlier
 // ones.
-void test_the_answer_belongs_to_the_numbers_of_the_rule() {
+void test_cached_shapes_belong_to_the_numbers_of_the_rule() {
   const Op op = probe();
   const Attributes attributes(op.attributes);
   float x = 0;
@@ -199,7 +199,7 @@ void test_the_answer_belongs_to_the_numbers_of_the_rule() {
          "shapes are cached under the numbers that they belong to");
 }
 
-void test_what_is_no_list_is_refused() {
+void test_wrong_lists_are_refused() {
   const Op op = probe();
   const Attributes attributes(op.attributes);
   float x = 0;
@@ -230,7 +230,7 @@ void test_what_is_no_list_is_refused() {
 
 int main() {
   test_numbers_are_read_once();
-  test_the_answer_belongs_to_the_numbers_of_the_rule();
-  test_what_is_no_list_is_refused();
+  test_cached_shapes_belong_to_the_numbers_of_the_rule();
+  test_wrong_lists_are_refused();
   return finish("tests of the inputs of a call");
 }

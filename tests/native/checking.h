@@ -1,4 +1,4 @@
-// The few lines of a test framework that these tests need.
+// A minimal test framework.
 #pragma once
 
 #include <atomic>

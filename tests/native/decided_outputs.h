@@ -36,7 +36,7 @@ inline void same(const std::string& got, const std::string& wanted) {
   expect(got == wanted, "got \"" + got + "\", expected \"" + wanted + "\"");
 }
 
-// What the kernel of the op below does; tests change it.
+// The code of the op's kernel, which tests replace.
 inline std::function<void(KernelContext&)> body;
 
 inline Op described() {

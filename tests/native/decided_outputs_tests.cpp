@@ -1,4 +1,4 @@
-// Lengths that a kernel decides, in calls that are right and in those that are not.
+// Lengths that a kernel decides, in correct and in wrong calls.
 #include <cstring>
 #include <limits>
 #include <thread>
@@ -10,7 +10,7 @@ namespace {
 
 using namespace decided_outputs;
 
-void test_a_length_is_said() {
+void test_a_kernel_decides_a_length() {
   body = [](KernelContext& context) {
     expect(!context.output(0).present && !context.output(1).present, "made before the kernel");
     context.set_length("K", 2);
@@ -36,13 +36,13 @@ void test_wrong_lengths_are_refused() {
       "shape rule");
   same(call([](KernelContext& context) { context.set_length("K", -1); }),
        "pairs: values: got length -1 on axis 0 from the kernel, expected 0 or more");
-  same(
-      call([](KernelContext& context) {
-        context.set_length("K", 1);
-        context.set_length("K", 2);
-      }),
-      "pairs: values: got length 2 on axis 0 from the kernel, expected 1, what the kernel said for "
-      "\"K\" before");
+  same(call([](KernelContext& context) {
+         context.set_length("K", 1);
+         context.set_length("K", 2);
+       }),
+       "pairs: values: got length 2 on axis 0 from the kernel, expected 1, the length that the "
+       "kernel "
+       "has set for \"K\"");
   same(call([](KernelContext& context) {
          context.set_length("K", 1);
          context.set_length("K", 1);  // nothing new
@@ -51,13 +51,13 @@ void test_wrong_lengths_are_refused() {
   same(call([](KernelContext& context) { context.set_length("L", 1); }),
        "pairs: kernel: got set_length of \"L\", expected the name of a length in "
        "Dim::at_most(bound, name)");
-  same(
-      call([](KernelContext& context) {
-        context.allocate_output(0, {2, 2});
-        context.allocate_output(1, {1});
-      }),
-      "pairs: places: got length 1 on axis 0 from the kernel, expected 2, what the kernel said for "
-      "\"K\" before");
+  same(call([](KernelContext& context) {
+         context.allocate_output(0, {2, 2});
+         context.allocate_output(1, {1});
+       }),
+       "pairs: places: got length 1 on axis 0 from the kernel, expected 2, the length that the "
+       "kernel "
+       "has set for \"K\"");
   same(
       call([](KernelContext& context) { context.allocate_output(0, {2, 3}); }),
       "pairs: values: got shape [2, 3] from the kernel, expected [-1, 2], where -1 is a length for "
@@ -78,10 +78,11 @@ void fill(const Tensor& y, int64_t count) {
   std::memset(y.data, 0, static_cast<size_t>(count) * dtype_size(y.dtype));
 }
 
-// None of them ends the process, whatever the kernel writes into.
+// None of them ends the process, wherever the kernel writes.
 void test_writes_before_the_length() {
   const std::string early =
-      "pairs: values: got a kernel that writes before it has said the length, expected a call of "
+      "pairs: values: got a kernel that writes an output before it has set the length, expected a "
+      "call of "
       "allocate_output or set_length first: pointers and views that were made before it do not "
       "lead to the output";
   const std::string never =
@@ -236,7 +237,7 @@ void test_the_gradient_of_decided_lengths() {
 }  // namespace
 
 int main() {
-  test_a_length_is_said();
+  test_a_kernel_decides_a_length();
   test_wrong_lengths_are_refused();
   test_writes_before_the_length();
   test_strings_before_the_length();

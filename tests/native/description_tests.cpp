@@ -1,6 +1,6 @@
 // Mistakes in the descriptions of ops: each is named when the library is loaded, or at the latest
-// when the op is called, and nothing ends the process. This program is such a library: ONNX Runtime
-// (a stand-in) refuses it with all that is wrong in it.
+// when the op is called, and no mistake ends the process. This program is such a library: a
+// stand-in for ONNX Runtime refuses it with a list of all mistakes.
 #include <functional>
 
 #include "checking.h"
@@ -43,9 +43,9 @@ void same(const std::string& got, const std::string& expected) {
 
 void test_descriptions() {
   same(text_of([] { check_description(sound()); }), "");
-  const auto refuses = [](const std::function<void(Op&)>& spoil, const std::string& text) {
+  const auto refuses = [](const std::function<void(Op&)>& corrupt, const std::string& text) {
     Op op = sound();
-    spoil(op);
+    corrupt(op);
     same(text_of([&] { check_description(op); }), text);
   };
   const std::string identifier = ", expected letters, digits and \"_\", and no digit first";
@@ -130,11 +130,11 @@ void test_descriptions() {
       "output, expected one that an input has");
   for (const char* word : {"lambda", "self", "None"}) {
     const std::string taken =
-        str("scale: ", word, ": got a name that Python has, expected another name");
+        str("scale: ", word, ": got a word that Python reserves, expected another name");
     refuses([&](Op& op) { op.inputs[0].name = word; }, taken);
     refuses([&](Op& op) { op.attributes[0].name = word; }, taken);
     refuses([&](Op& op) { op.name = word; },
-            str(word, ": name: got a name that Python has, expected another name"));
+            str(word, ": name: got a word that Python reserves, expected another name"));
   }
   refuses(
       [](Op& op) {
@@ -177,7 +177,7 @@ void test_descriptions() {
   same(text_of([&] { check_description(more); }), "");
 }
 
-// What only a call can show: code of the op that asks for what is not there.
+// Mistakes that only a call can show: code of the op that uses names that it has not declared.
 void test_code() {
   class NoRuntime final : public Runtime {
    public:
@@ -204,13 +204,13 @@ void test_code() {
   says(sound().shape([](ShapeContext& context) { (void)context.attributes().text("factor"); }),
        "scale: factor: got code that reads a string, expected a float, as the op declares it");
   says(sound().shape([](ShapeContext& context) { context.set_output(1, {}); }),
-       "scale: output 1: got code of the op that asks for it, expected one of the 1 from 0 on");
+       "scale: output 1: got this index from the code of the op, expected one from 0 to 0");
   says(sound().shape([](ShapeContext& context) { context.set_output(0, context.dims(7)); }),
-       "scale: input 7: got code of the op that asks for it, expected one of the 1 from 0 on");
+       "scale: input 7: got this index from the code of the op, expected one from 0 to 0");
   says(sound().kernel([](KernelContext& context) { (void)context.input(1); }),
-       "scale: input 1: got code of the op that asks for it, expected one of the 1 from 0 on");
+       "scale: input 1: got this index from the code of the op, expected one from 0 to 0");
   says(sound().kernel([](KernelContext& context) { (void)context.output(2); }),
-       "scale: output 2: got code of the op that asks for it, expected one of the 1 from 0 on");
+       "scale: output 2: got this index from the code of the op, expected one from 0 to 0");
   const std::string none = ", expected none; MYOPS_EXPECT and myops::fail refuse arguments";
   says(sound().kernel([](KernelContext&) { throw std::runtime_error("no luck"); }),
        "scale: kernel: got an exception, no luck" + none);
@@ -219,7 +219,7 @@ void test_code() {
   says(sound().kernel([](KernelContext& context) {  // in a task of several
     context.parallel_for(2, 1, [](int64_t, int64_t) { throw 42; });
   }),
-       "scale: kernel: got something thrown that is no std::exception" + none);
+       "scale: kernel: got an exception that is not a std::exception" + none);
   const std::string undone =
       "scale: kernel: got dtype float64, expected float32 or int64, which it is written for. "
       "Declare "
@@ -258,15 +258,16 @@ MYOPS_OP(throws) { throw std::runtime_error("out of luck"); }
 MYOPS_OP(throws_a_number) { throw 42; }
 
 const char* kFaults[] = {
-    "library myops: scale: name: got that of another op, expected one of its own",
+    "library myops: scale: name: got the name of another op, expected a name that no other op of "
+    "this library has",
     "library myops: scale_too: onnx: got version 1 of the type Scale, which scale has, expected a "
     "type or a version of its own",
     "library myops: no_kernel: kernel: got none, expected one, given with .kernel()",
     "library myops: scale_backward: backward_of: got 1 names, expected names of inputs of scale, "
     "each once",
     "library myops: throws: description: got an exception, out of luck, expected none",
-    "library myops: throws_a_number: description: got something thrown that is no std::exception, "
-    "expected nothing"};
+    "library myops: throws_a_number: description: got an exception that is not a std::exception, "
+    "expected none"};
 
 void test_faults_of_a_library() {
   std::string all;

@@ -1,4 +1,4 @@
-// What ONNX Runtime answers about attributes of nodes.
+// The functions of ONNX Runtime for attributes of nodes.
 #include <cstdlib>
 #include <cstring>
 

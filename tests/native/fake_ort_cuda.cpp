@@ -1,5 +1,5 @@
-// What the library asks a host with the execution provider of CUDA for. Its memory is that of the
-// process, with garbage in it.
+// The functions of a host with the execution provider of CUDA. Its memory is that of the process,
+// filled with garbage.
 #include <cstdlib>
 #include <cstring>
 

@@ -284,7 +284,8 @@ Functions make_functions() {
 }  // namespace
 
 const Table* table(uint32_t version) {
-  // The older table ends where that of its version does: AddressSanitizer sees a look behind it.
+  // The older table ends as that of its version does: AddressSanitizer detects a read beyond its
+  // end.
   static const Functions functions = make_functions();
   static const auto older = [] {
     std::array<void (*)(), 275> places{};

@@ -20,7 +20,7 @@ struct Functions {
 #undef FAKE_ORT_MEMBER
 };
 
-// How many there are that nobody has released.
+// The number of objects that have not been released.
 extern std::atomic<int> statuses, values;
 
 Status* refuse(const std::string& text, ErrorCode code = ErrorCode::Fail);

@@ -1,4 +1,4 @@
-// What fake_ort.cpp and fake_ort_table.cpp share.
+// Types of fake_ort.cpp and fake_ort_table.cpp.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ namespace fake_ort {
 // The table of functions that the library gets.
 const myops::ort::Table* table(uint32_t version);
 
-// The text of a status, which is then gone; empty for none.
+// The text of a status, which is released; empty for none.
 std::string text_of(myops::ort::Status* status);
 
 }  // namespace fake_ort

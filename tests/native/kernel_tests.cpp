@@ -1,5 +1,5 @@
-// The core and the kernels with no runtime at all: guard zones around outputs, misaligned inputs,
-// several ways to spread the work, refusals, rounding of the 16-bit floats.
+// The core and the kernels without a runtime: guard zones around outputs, misaligned inputs,
+// several orders of the work, refusals, rounding of the 16-bit floats.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -80,7 +80,7 @@ void test_resize_orders_and_guards() {
   }
 }
 
-// Each length of a row to many others: every way to read a block, and every table for it.
+// Rows of each length resized to many others: every way to read a block, and every table for it.
 template <class T>
 void test_resize_values(DType dtype, double limit) {
   const Op& op = *find_op("resize");
@@ -187,7 +187,7 @@ void test_an_exception_leaves_the_parallel_region() {
   }
 }
 
-// What a kernel takes counts together, and scratch memory only as long as it lives.
+// All memory of a kernel counts together, and scratch memory only until it is released.
 void test_the_memory_of_a_kernel_is_bounded() {
   static const auto shape = [](ShapeContext& context) { context.set_output(0, context.dims(0)); };
   static const auto compute = [](KernelContext& context) {

@@ -1,5 +1,5 @@
-// An op for tests of the adapters, with what the probe has not: attributes that are required or
-// optional, lists of strings, floats of 64 bits, ints from a list.
+// An op for tests of the adapters, with kinds of attributes that probe_op.cpp lacks: required and
+// optional ones, lists of strings, floats of 64 bits, ints from a list.
 #include "myops/op.h"
 
 namespace myops {

@@ -61,7 +61,8 @@ void test_my_add() {
   }
 }
 
-// Samples X by hand: bilinear, with zeros around it. Positions are made in the type of arithmetic.
+// Samples X with a simple formula: bilinear, with zeros outside. Positions have the type of the
+// arithmetic.
 template <class Real>
 double sample(const Tensor& X, int64_t n, int64_t c, Real y, Real x) {
   const int64_t height = X.shape[2], width = X.shape[3];

@@ -28,7 +28,7 @@ void test_alignment() {
   }
 }
 
-void test_equal_blocks_are_found_again() {
+void test_equal_blocks_are_reused() {
 #if !MYOPS_TEST_ADDRESS_SANITIZER
   const auto place = [](size_t bytes) { return Scratch(bytes).as<char>(); };
   const char* const first = place(1 << 20);
@@ -82,7 +82,7 @@ void test_limits_of_containers() {
   is(limit_of({}), kNone, "no files");
   is(limit_of({{groups, "0::/\n"}}), kNone, "no limits");
   is(limit_of({{groups, ""}, {v2 + file, "77\n"}}), kNone, "in no group");
-  // Version 2: of the group, of one that it is part of, of the root.
+  // Version 2: the limit of the group, of a parent, of the root.
   is(limit_of({{groups, "0::/a/b\n"}, {v2 + "/a/b" + file, "1000000\n"}}), 1000000, "its own");
   is(limit_of({{groups, "0::/a/b/c\n"},
                {v2 + "/a/b/c" + file, "max\n"},
@@ -132,7 +132,7 @@ void test_limits_of_containers() {
 int main() {
   test_limits_of_containers();
   test_alignment();
-  test_equal_blocks_are_found_again();
+  test_equal_blocks_are_reused();
   test_threads();
   return finish("memory tests");
 }

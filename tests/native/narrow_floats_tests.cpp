@@ -1,5 +1,5 @@
-// The floats of 8 bits: every number of theirs there and back, and other numbers against a search
-// among all of them.
+// The 8-bit floats: every value is converted to float32 and back; other numbers are compared with a
+// search among all values.
 #include <cmath>
 #include <cstdint>
 #include <limits>

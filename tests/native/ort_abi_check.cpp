@@ -13,7 +13,7 @@ namespace ours = myops::ort;
 
 static_assert(ORT_API_VERSION >= ours::kApiVersion, "the official header is older than ours");
 
-// Two parameters are alike when they travel alike: the types themselves have different names.
+// Two parameters are alike if they are passed alike: the types themselves have different names.
 template <class Ours, class Official>
 constexpr bool alike() {
   if constexpr (std::is_void_v<Ours> || std::is_void_v<Official>) {

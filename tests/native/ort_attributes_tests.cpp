@@ -1,4 +1,4 @@
-// Attributes of every kind in the ONNX Runtime library, inside a stand-in for ONNX Runtime: right,
+// Attributes of every kind in the ONNX Runtime library, inside a stand-in for ONNX Runtime: valid,
 // wrong and absurd ones.
 #include <cmath>
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 namespace {
 
-void test_attributes_that_lie() {
+void test_wrong_attributes_are_refused() {
   const auto with = [](Node node, const char* name, NodeAttribute value) {
     node.attributes[name] = std::move(value);
     return node;
@@ -33,7 +33,7 @@ void test_attributes_that_lie() {
   expect_refusal(with(deform, "dilations", {Ints{INT64_MAX, INT64_MAX}}), "dilations");
   expect_refusal(with(deform, "group", {INT64_MIN}), "group: got -9223372036854775808");
   expect_refusal(with(deform, "offset_group", {INT64_MAX}), "offset_group");
-  // Weights that are constant are packed before anything is checked.
+  // Constant weights are packed before other checks.
   expect_refusal(with(deform, "group", {int64_t{0}}), "group: got 0");
   expect_refusal(with(deform, "offset_group", {int64_t{0}}), "offset_group: got 0");
   expect_refusal(with(deform, "group", {int64_t{-1}}), "group: got -1");
@@ -161,7 +161,7 @@ std::string load_refusal(const Node& node, Release release) {
 // All combinations: every attribute of every op, every kind, a host that reports kinds and one that
 // does not.
 void test_attributes_of_every_wrong_kind() {
-  int refused = 0, not_told = 0;
+  int refused = 0, not_reported = 0;
   for (const Node& good : good_nodes()) {
     for (const myops::Op& op : myops::all_ops()) {
       if (op.onnx_type != good.type) continue;
@@ -190,13 +190,14 @@ void test_attributes_of_every_wrong_kind() {
             empty.attributes[declared.name] = {Ints{}};
             expect(load_refusal(bad, Release::Older) == load_refusal(empty, Release::Older),
                    text + ": an empty list, in an older release");
-            ++not_told;
+            ++not_reported;
           }
         }
       }
     }
   }
-  expect(refused > 200 && not_told > 40, str(refused, " refused, ", not_told, " not told"));
+  expect(refused > 200 && not_reported > 40,
+         str(refused, " refused, ", not_reported, " not reported"));
 }
 
 // A wrong kind that shape inference has recorded for one node does not affect another model, but
@@ -228,8 +229,8 @@ void test_wrong_kinds_are_those_of_one_model() {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Without ranks no shape is inferred, so W is packed before anyone has looked at the attributes.
-void test_attributes_that_lie_of_unknown_ranks() {
+// Without ranks no shape is inferred, so W is packed before the attributes are checked.
+void test_wrong_attributes_are_refused_without_ranks() {
   Node node = deform_node();
   for (std::optional<Input>& input : node.inputs) input->declared.dims.clear();
   for (const char* name : {"strides", "dilations", "pads"}) {
@@ -245,11 +246,11 @@ void test_attributes_that_lie_of_unknown_ranks() {
 
 int main() {
   setenv("MYOPS_MAX_BYTES", "64000000", 1);
-  test_attributes_that_lie();
+  test_wrong_attributes_are_refused();
   test_kinds_of_attributes();
   test_attributes_of_every_wrong_kind();
   test_wrong_kinds_are_those_of_one_model();
-  test_attributes_that_lie_of_unknown_ranks();
+  test_wrong_attributes_are_refused_without_ranks();
   expect(fake_ort::live_statuses() == 0, "every status is released");
   expect(fake_ort::live_values() == 0, "every tensor of an attribute is released");
   return finish("tests of attributes in the ONNX Runtime library");

@@ -1,5 +1,5 @@
-// The ONNX Runtime library in a stand-in for ONNX Runtime: many sessions and threads at once, calls
-// that fail between calls that do not, and models that lie.
+// The ONNX Runtime library in a stand-in for ONNX Runtime: many sessions and threads at once,
+// failing calls between others, and models with wrong statements.
 #include <cstdlib>
 #include <thread>
 
@@ -32,7 +32,7 @@ void test_sessions_and_threads() {
   }
 }
 
-// Shapes reach the kernel another way there.
+// An older release passes shapes to the kernel in another way.
 void test_an_older_release() {
   std::vector<Node> nodes = good_nodes();
   nodes.push_back({"MyAdd", {}, {floats({}), floats({7})}});  // a scalar has no dims to point to
@@ -46,9 +46,9 @@ void test_an_older_release() {
   }
 }
 
-void test_what_may_be_overwritten() {
+void test_inputs_that_may_be_overwritten() {
   expect(Session(add_node()).overwritten() == std::vector<int>{0, 1}, "my_add: either addend");
-  expect(Session(add_node(), Release::Older).overwritten().empty(), "an older release is not told");
+  expect(Session(add_node(), Release::Older).overwritten().empty(), "an older release: none");
   expect(Session(deform_node()).overwritten().empty(), "deform_conv2d: nothing");
 }
 
@@ -90,7 +90,7 @@ void test_sessions_made_in_threads() {
   for (std::thread& thread : threads) thread.join();
 }
 
-void test_a_failing_call_between_good_ones() {
+void test_failing_calls_do_not_disturb_others() {
   const Node good = resize_node({50, 60});
   Node bad = good;
   bad.inputs[3] = input<int64_t>(ElementType::Int64, {2}, {50, -60});
@@ -127,7 +127,7 @@ void test_sizes_that_change_meanwhile() {
   expect(session.run(node, Order::Forward, 0).outputs.at(0).dims == Dims{1, 3, 7, 8}, "the next");
 }
 
-void test_lengths_that_lie() {
+void test_wrong_lengths_are_refused_or_harmless() {
   // 1 * 3 * 100000 * 100000 floats. The limit is set in main().
   expect_refusal(resize_node({100000, 100000}),
                  "resize: Y: got float32 of shape [1, 3, 100000, 100000] (120000000000 bytes), "
@@ -156,14 +156,14 @@ void test_lengths_that_lie() {
 
 int main() {
   setenv("MYOPS_MAX_BYTES", "64000000", 1);
-  test_sessions_made_in_threads();  // first: what is made once is made by one of these threads
+  test_sessions_made_in_threads();  // first: one of these threads creates the static objects
   test_sessions_and_threads();
   test_an_older_release();
-  test_what_may_be_overwritten();
+  test_inputs_that_may_be_overwritten();
   test_outputs_that_are_left_out();
-  test_a_failing_call_between_good_ones();
+  test_failing_calls_do_not_disturb_others();
   test_sizes_that_change_meanwhile();
-  test_lengths_that_lie();
+  test_wrong_lengths_are_refused_or_harmless();
   expect(fake_ort::live_statuses() == 0, "every status is released");
   expect(fake_ort::live_values() == 0, "every tensor of an attribute is released");
   return finish("tests of the ONNX Runtime library");

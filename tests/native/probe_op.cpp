@@ -1,5 +1,5 @@
 // An op for tests of the adapters: it has every kind of attribute, optional inputs in the middle,
-// two type parameters and two outputs, and it reports what arrived.
+// two type parameters and two outputs, and it reports the arguments that it received.
 #include "myops/op.h"
 
 namespace myops {

@@ -1,5 +1,5 @@
-// What calls say of themselves: the steps that kernels report, pieces, memory, errors, and JSON
-// that any text fits into. Without anyone who asks, reports cost no allocation.
+// The reports of calls: the steps that kernels report, pieces, memory, errors, and JSON with any
+// text. If no report is requested, they cost no allocation.
 #include <cstdlib>
 #include <new>
 #include <vector>
@@ -43,6 +43,8 @@ Op described() {
       .output({"y", "T", "As x."})
       .attribute({"factor", 1.0, "Not used."})
       .attribute({"word", std::string("plain"), "Not used."})
+      .attribute({"words", std::vector<std::string>(), "Not used."})
+      .attribute(Attribute{"sizes", std::vector<int64_t>(), "Not used."}.optional())
       .shape([](ShapeContext& context) { context.set_output(0, context.dims(0)); })
       .kernel([](KernelContext& context) { steps(context); });
 }
@@ -72,6 +74,7 @@ void has(const std::string& line, const std::string& part) {
 void test_a_kernel_that_reports_nothing() {
   steps = [](KernelContext&) {};
   const std::string line = line_of();
+  expect(line.find("sizes") == std::string::npos, "an attribute without a value is left out");
   has(line, "\"op\": \"probe\", \"runtime\": \"cpp\", \"node\": \"\"");
   has(line,
       "\"inputs\": [{\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [2, 3], "
@@ -104,7 +107,7 @@ void test_steps_of_a_pass_share_what_ran() {
       "\"threads\": 3");  // of 3 pieces before, then 3, then 1 each
 }
 
-void test_memory_is_the_most_at_a_time() {
+void test_memory_is_the_peak() {
   steps = [](KernelContext& context) {
     const Scratch held = context.scratch(1000);
     context.report("small", "a");
@@ -129,7 +132,7 @@ void test_failures_and_attributes() {
   has(line, "\"attributes\": {\"factor\": \"-inf\", \"word\": \"a\\u000ab\"}");
 }
 
-void test_nothing_is_allocated_where_nobody_asks() {
+void test_calls_without_a_report_allocate_nothing() {
   static int64_t before, after;
   steps = [](KernelContext& context) {
     before = allocations;
@@ -141,6 +144,15 @@ void test_nothing_is_allocated_where_nobody_asks() {
   expect(before == after, "report() allocates nothing");
 }
 
+void test_attributes() {
+  steps = [](KernelContext&) {};
+  const Op op = described();
+  Attributes attributes(op.attributes);
+  attributes.set(2, std::vector<std::string>{"a", "b"});
+  attributes.set(3, std::vector<int64_t>());
+  has(line_of(&attributes), "\"attributes\": {\"words\": [\"a\", \"b\"], \"sizes\": []}");
+}
+
 void test_json() {
   const auto same = [](const std::string& got, const std::string& expected) {
     expect(got == expected, "got " + got + ", expected " + expected);
@@ -148,7 +160,8 @@ void test_json() {
   same(json_text("a\"\\\n\x7f"), "\"a\\\"\\\\\\u000a\\u007f\"");
   same(json_text("\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x99\x82"),
        "\"\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x99\x82\"");
-  // Not UTF-8: a lone byte, a cut character, an overlong one, a surrogate, one beyond the last.
+  // Not UTF-8: a single byte, a truncated character, an overlong one, a surrogate, one beyond the
+  // last.
   for (const char* text : {"\xff", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
     const std::string got = json_text(text);
     expect(got.find("\\ufffd") != std::string::npos, "replaced: " + got);
@@ -158,6 +171,8 @@ void test_json() {
   same(json_number(-3), "-3");
   same(json_number(1e300), "1.0000000000000001e+300");
   same(json_number(std::numeric_limits<double>::quiet_NaN()), "\"nan\"");
+  same(json_value(AttributeValue(std::vector<std::string>{"a", "\""})), "[\"a\", \"\\\"\"]");
+  same(json_value(AttributeValue(std::monostate())), "null");
   same(json_value(AttributeValue(std::vector<int64_t>{INT64_MAX, -1})),
        "[9223372036854775807, -1]");
   same(json_value(AttributeValue(true)), "true");
@@ -166,11 +181,12 @@ void test_json() {
 }  // namespace
 
 int main() {
+  test_attributes();
   test_a_kernel_that_reports_nothing();
   test_steps_of_a_pass_share_what_ran();
-  test_memory_is_the_most_at_a_time();
+  test_memory_is_the_peak();
   test_failures_and_attributes();
-  test_nothing_is_allocated_where_nobody_asks();
+  test_calls_without_a_report_allocate_nothing();
   test_json();
   return finish("report tests");
 }

@@ -1,17 +1,13 @@
 // Each kernel of resize by its name, under each instruction set of this CPU: calls for which the
 // plan must choose it, compared with loops over the taps in double.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "../../csrc/core/report.h"
 #include "checking.h"
+#include "each_isa.h"
 #include "guarded_runtime.h"
-#include "myops/isa.h"
 #include "resize_reference.h"
 
 namespace {
@@ -209,26 +205,10 @@ void check(const Call& call, bool permutes) {
 }
 
 int run(Isa isa) {
-  setenv("MYOPS_ISA", isa_name(isa), 1);
   for (const Call& call : kCalls) check(call, isa == Isa::Avx2 || isa == Isa::Avx512);
   return finish((std::string("kernels of resize, ") + isa_name(isa)).c_str());
 }
 
 }  // namespace
 
-// The set is decided once in a process, so each has a process of its own.
-int main() {
-  int worst = 0;
-  for (const Isa isa : available_isas()) {
-    const pid_t child = fork();
-    if (child == 0) {
-      const int status = run(isa);
-      std::fflush(stdout);
-      _exit(status);
-    }
-    int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) != child) return 1;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) worst = 1;
-  }
-  return worst;
-}
+int main() { return for_each_isa(run); }

@@ -1,6 +1,6 @@
-// invoke() with a ShapeCache: the shape rule runs if anything that it depends on has changed, and
-// only then; what a kernel stores is found by the next call if that is equal, and by no other; with
-// several threads at once the shapes are still those of the rule.
+// invoke() with a ShapeCache: the shape rule runs only if something that it depends on has changed.
+// The next call finds what a kernel stored only if it is an equal call. With several threads at
+// once the shapes are still those of the rule.
 #include <thread>
 
 #include "../../csrc/core/shape_cache.h"
@@ -78,7 +78,7 @@ class Caller {
   ShapeCache last;
 };
 
-void test_what_makes_another_call() {
+void test_every_part_of_a_call_is_compared() {
   float memory[1] = {};
   double reals[4] = {2, 3, 9, 9};
   int64_t integers[2] = {2, 3};
@@ -179,7 +179,7 @@ void test_threads() {
 }  // namespace
 
 int main() {
-  test_what_makes_another_call();
+  test_every_part_of_a_call_is_compared();
   test_signs_of_zeros();
   test_refusals_are_not_cached();
   test_threads();

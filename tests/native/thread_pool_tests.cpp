@@ -50,7 +50,7 @@ void test_many_callers() {
 }
 
 // A task that calls run() again does the job on its own thread; it must not wait for itself.
-void test_a_task_may_ask_again() {
+void test_a_task_may_call_run() {
   std::atomic<int> good{0};
   ThreadPool::instance().run(
       8, 4,
@@ -62,7 +62,7 @@ void test_a_task_may_ask_again() {
 }
 
 // The child has none of the parent's worker threads.
-void test_a_forked_child() {
+void test_a_forked_child_has_its_own_threads() {
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
@@ -79,9 +79,9 @@ void test_a_forked_child() {
 int main() {
   test_every_task_runs_once();
   test_many_callers();
-  test_a_task_may_ask_again();
+  test_a_task_may_call_run();
 #if !MYOPS_TEST_THREAD_SANITIZER  // ThreadSanitizer has no threads in a child of many threads
-  test_a_forked_child();
+  test_a_forked_child_has_its_own_threads();
 #endif
   return finish("thread pool tests");
 }

@@ -56,7 +56,7 @@ std::string fault(const Op& op) {
   }
 }
 
-void test_descriptions_that_cannot_be() {
+void test_wrong_descriptions_are_refused() {
   same(fault(described()
                  .input({"others_1", "T", "[N]."})
                  .input(Input{"others", "T", "[N] each."}.variadic())),
@@ -89,8 +89,8 @@ void test_an_optional_input_before_a_list() {
   same(dispatcher_schema(last, {}), "blend(Tensor x, Tensor? weights=None) -> Tensor");
 }
 
-// torch's parser of schemas has no word for them, or reads another text.
-void test_defaults_that_are_hard_to_write() {
+// torch's parser of schemas has no syntax for them, or reads another text.
+void test_defaults_without_a_schema_syntax() {
   const double infinite = std::numeric_limits<double>::infinity();
   const Op op = Op("defaults")
                     .type("T", {DType::Float32})
@@ -189,9 +189,9 @@ void test_writes() {
 int main() {
   test_lists();
   test_optional_outputs();
-  test_descriptions_that_cannot_be();
+  test_wrong_descriptions_are_refused();
   test_an_optional_input_before_a_list();
-  test_defaults_that_are_hard_to_write();
+  test_defaults_without_a_schema_syntax();
   test_shared_memory();
   test_writes();
   return finish("tests of unusual inputs and outputs");

@@ -1,4 +1,4 @@
-"""Models of the comparison's tests, and faults planted into their files."""
+"""Models for the tests of `compare`, and functions that put faults into their files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPORTERS = ("dynamo", "torchscript")
 
 
 class Deep(nn.Module):
-    """Convolution, normalisation, activation, again and again; 50 layers by default."""
+    """Layers of convolution, normalisation and activation; 50 by default."""
 
     def __init__(self, depth: int = 50) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Block(nn.Module):
 
 
 class Containers(nn.Module):
-    """What makes module paths hard: sharing, containers in containers, names like another's."""
+    """Modules with difficult paths: shared, nested, and with similar names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,14 +106,14 @@ def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
 
 
 def flip_weight(model: onnx.ModelProto, name: str) -> None:
-    """Turns the rows of a weight around."""
+    """Reverses the order of the rows of a weight."""
     (tensor,) = [item for item in model.graph.initializer if item.name == name]
     turned = np.ascontiguousarray(numpy_helper.to_array(tensor)[::-1])
     tensor.CopyFrom(numpy_helper.from_array(turned, name))
 
 
 def calls_of(model: nn.Module, *args: Any) -> list[tuple[str, ...]]:
-    """The stacks of modules in order of entry, written without the library under test."""
+    """The stack of modules at each call of a module, in order; written without our library."""
     stack: list[str] = []
     calls: list[tuple[str, ...]] = []
     handles = []

@@ -1,4 +1,4 @@
-"""What the tests of the checks share."""
+"""Models and helpers for the tests of the checks of export."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assert_fails(check: str, text: str, model: torch.nn.Module, *args: Any, **op
 
 
 class AddFunction(torch.autograd.Function):
-    """As people wrote custom operators before torch.library."""
+    """A custom operator as it was written before torch.library."""
 
     @staticmethod
     def symbolic(g: Any, a: Any, b: Any) -> Any:
@@ -42,10 +42,11 @@ class AddFunction(torch.autograd.Function):
         return a + a + b
 
 
-def made(opset: int, asked: int) -> guards.Exported:
+def exported_negation(opset: int, requested: int) -> guards.Exported:
+    """An export of y = -x with `opset`, although `requested` was asked for."""
     graph = onnx.parser.parse_graph("g (float[2] x) => (float[2] y) { y = Neg(x) }")
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     module = Model(lambda x: -x)
     return guards.Exported(
-        module, Inputs(module, (torch.rand(2),), {}, None), model, model, "dynamo", asked
+        module, Inputs(module, (torch.rand(2),), {}, None), model, model, "dynamo", requested
     )

@@ -1,4 +1,4 @@
-"""Models of our nodes, the kernel's answer to them, and plain ONNX Runtime."""
+"""Models with our nodes, the results of the kernel for them, and runs in plain ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ROUNDINGS = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
 
 @dataclass
 class Call:
-    """One call of resize. `constant`: its lists are constants of the graph; `dynamic`: X has names
-    for lengths."""
+    """One call of resize. With `constant`, its lists are constants of the graph, else inputs; with
+    `dynamic`, the lengths of X are names."""
 
     x: np.ndarray
     roi: Any = None
@@ -41,7 +41,7 @@ class Call:
 
 
 def random_call(rng: np.random.Generator) -> Call:
-    """A legal call from all that Resize knows; lengths below 9, rank 1 to 6."""
+    """A random valid call of Resize with any of its settings; lengths below 9, rank 1 to 6."""
     dtype = str(rng.choice(["float32", "float64", "float16", "bfloat16", "uint8"]))
     rank = int(rng.choice([1, 2, 3, 4, 4, 4, 5, 6]))
     shape = rng.integers(1, 9 if rank < 5 else 5, rank).tolist()
@@ -82,14 +82,14 @@ def random_call(rng: np.random.Generator) -> Call:
 
 
 def attributes_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As a node has them: a bool is an int, an empty list is not written."""
+    """Attributes as a node stores them: a bool as an int, and no empty list."""
     return {k: int(v) if isinstance(v, bool) else v for k, v in values.items() if v != []}
 
 
 def resize_model(
     calls: Call | Sequence[Call], opset: int = 20
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray], list[np.ndarray]]:
-    """A model with one Resize a call: the model, its inputs, the kernel's outputs.
+    """A model with one Resize for each call: the model, its inputs, the kernel's outputs.
 
     bfloat16 enters and leaves as float32, which holds it exactly.
     """
@@ -162,7 +162,7 @@ def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> li
 
 
 def operators(model: onnx.ModelProto) -> list[str]:
-    """The operators of a graph, without constants."""
+    """The op types of the nodes of a graph, without Constant."""
     return [node.op_type for node in model.graph.node if node.op_type != "Constant"]
 
 
@@ -176,7 +176,7 @@ def error(actual: np.ndarray, expected: np.ndarray) -> float:
 
 
 def tolerance(call: Call) -> float:
-    """What `error` may be: nearest is exact, uint8 may be one step off."""
+    """The largest `error` that is allowed: nearest is exact, uint8 may be off by 1."""
     if call.attributes.get("mode", "nearest") == "nearest":
         return 0.0
     one_step = 1.01 / max(1, int(call.expected().max())) if call.x.dtype == np.uint8 else 0

@@ -85,7 +85,7 @@ def network(seed: int = 0, channels: int = 8) -> onnx.ModelProto:
     return model(nodes, [value("x", [1, 3, "h", "w"])], [value("y")], weights)
 
 
-def branches(seed: int) -> onnx.ModelProto:
+def random_graph(seed: int) -> onnx.ModelProto:
     """A random graph with If, Loop and Scan, whose bodies read values and weights from around
     them, and float64 in places; x is [4, 4]."""
     random = np.random.default_rng(seed)

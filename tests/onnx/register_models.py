@@ -1,4 +1,4 @@
-"""What the tests of register_symbolic share."""
+"""Operators and helpers for the tests of register_symbolic."""
 
 from __future__ import annotations
 
@@ -14,15 +14,9 @@ from node_models import run_plain
 from myops.onnx.symbolics import registered_dynamo, registered_torchscript, registry
 
 
-class Model(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.forward = function  # type: ignore[method-assign]
-
-
 @pytest.fixture(autouse=True)
 def only_here() -> Iterator[None]:
-    """What a test registers for an operator of torch's own does not outlive it."""
+    """Removes what a test registered for torch's own operators, after the test."""
     before = set(registry.names())
     yield
     from torch.onnx._internal.exporter._torchlib import _torchlib_registry
@@ -44,7 +38,7 @@ def only_here() -> Iterator[None]:
 
 
 def assert_equal(model: onnx.ModelProto, module: torch.nn.Module, *args: torch.Tensor) -> None:
-    """Also at other values than the example's."""
+    """Asserts that the file and the module agree at `args`, not only at the example."""
     wanted = module(*args)
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
     names = [item.name for item in model.graph.input]

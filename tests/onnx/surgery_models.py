@@ -1,4 +1,4 @@
-"""Models for the tests of the graph tools, none of them made by those tools."""
+"""Models for the tests of the graph tools, not made by these tools."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model_of(
 
 
 def linear() -> onnx.ModelProto:
-    """a * x + b, from nothing."""
+    """a * x + b, written with onnx.helper."""
     names = [info(name, FLOAT, [10, 10]) for name in ("a", "x", "b", "output")]
     nodes = [helper.make_node("Mul", ["a", "x"], ["c"]),
              helper.make_node("Add", ["c", "b"], ["output"])]  # fmt: skip
@@ -99,8 +99,8 @@ def captured() -> onnx.ModelProto:
     return model_of(nodes, inputs, [info("Y", FLOAT, [3])], [weight])
 
 
-def zoo() -> onnx.ModelProto:
-    """Nodes of ONNX Runtime, of onnxruntime-extensions and of a function, one behind the other."""
+def three_domains() -> onnx.ModelProto:
+    """Nodes of com.microsoft, of ai.onnx.contrib and of a model-local function."""
     grow = helper.make_function(
         "other", "Grow", ["x"], ["y"],
         [helper.make_node("Constant", [], ["s"], value_floats=[1.0, 3.0]),
@@ -119,7 +119,7 @@ def zoo() -> onnx.ModelProto:
 
 
 def run(model: Any, **feeds: Any) -> list[np.ndarray]:
-    """ONNX Runtime without anything of ours, and without fusions that round elsewhere."""
+    """ONNX Runtime without our library and without optimizations, which may round differently."""
     data = model if isinstance(model, str) else model.SerializeToString()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

@@ -64,8 +64,8 @@ def check(model: Any, file: Any, shape: tuple[int, ...], dtype: Any = torch.floa
         (3, (2, 3, 1)),
     ],
 )
-def test_every_length(count: int, out: Any, exporter: str) -> None:
-    """Longer and shorter than what comes out, multiples and not."""
+def test_average_pooling_is_right_at_every_length(count: int, out: Any, exporter: str) -> None:
+    """Input lengths above and below the output lengths, multiples of them and others."""
     model, example = Pooled(count, out), (9, 10, 8)[:count]
     file = exported(model, torch.rand(2, 3, *example), count, exporter)
     random = np.random.default_rng()
@@ -76,7 +76,7 @@ def test_every_length(count: int, out: Any, exporter: str) -> None:
 
 
 @pytest.mark.parametrize("opset", [11, 13, 17])
-def test_opsets_and_inputs_without_a_batch(opset: int) -> None:
+def test_average_pooling_at_every_opset_without_a_batch_axis(opset: int) -> None:
     model = Pooled(2, (3, 5))
     file = exported(model, torch.rand(3, 8, 7), 2, "torchscript", opset_version=opset)
     for shape in ((3, 8, 7), (3, 2, 31), (3, 15, 4)):
@@ -85,14 +85,14 @@ def test_opsets_and_inputs_without_a_batch(opset: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.half, torch.double])
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_dtypes(exporter: str, dtype: torch.dtype) -> None:
+def test_average_pooling_in_float16_and_float64(exporter: str, dtype: torch.dtype) -> None:
     model = Pooled(2, (3, 2))
     file = exported(model, torch.rand(1, 2, 7, 9, dtype=dtype), 2, exporter)
     check(model, file, (1, 2, 10, 5), dtype)
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_infinite_values_stay_in_their_windows(exporter: str) -> None:
+def test_average_pooling_keeps_inf_and_nan_in_their_windows(exporter: str) -> None:
     model = Pooled(2, (2, 2))
     file = exported(model, torch.rand(1, 1, 5, 5), 2, exporter)
     x = torch.rand(1, 1, 7, 5)
@@ -102,8 +102,8 @@ def test_infinite_values_stay_in_their_windows(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_equal_windows_stay_one_node(exporter: str) -> None:
-    """Constant lengths, and one number for each channel: what runtimes have kernels for."""
+def test_average_pooling_with_equal_windows_is_one_node(exporter: str) -> None:
+    """With constant lengths, and for one number for each channel, runtimes have kernels."""
     for out, kind in (((3, 2), "AveragePool"), (1, "GlobalAveragePool|ReduceMean")):
         file = myops.onnx.export(
             Pooled(2, out), (torch.rand(1, 2, 9, 4),), input_names=["x"], exporter=exporter
@@ -114,7 +114,7 @@ def test_equal_windows_stay_one_node(exporter: str) -> None:
 
 
 class Largest(torch.nn.Module):
-    """With the places, and without."""
+    """With indices and without."""
 
     def __init__(self, count: int, out: Any, places: bool) -> None:
         super().__init__()
@@ -137,7 +137,9 @@ class Largest(torch.nn.Module):
         ("dynamo", 2, 1, False),
     ],
 )
-def test_the_largest_and_their_places(exporter: str, count: int, out: Any, places: bool) -> None:
+def test_max_pooling_gives_values_and_indices(
+    exporter: str, count: int, out: Any, places: bool
+) -> None:
     model, example = Largest(count, out, places), (9, 10, 8)[:count]
     file = exported(model, torch.rand(2, 3, *example), count, exporter)
     if out == 1:
@@ -153,7 +155,7 @@ def test_the_largest_and_their_places(exporter: str, count: int, out: Any, place
 
 @pytest.mark.parametrize("shape", [(2, 3, 9, 8), (3, 9, 8)])
 @pytest.mark.parametrize("opset", [12, 20])
-def test_the_largest_of_constant_lengths(shape: tuple[int, ...], opset: int) -> None:
+def test_max_pooling_of_constant_lengths_is_one_node(shape: tuple[int, ...], opset: int) -> None:
     model = Largest(2, (3, 4), True)
     file = myops.onnx.export(
         model, (torch.rand(shape),), exporter="torchscript", opset_version=opset
@@ -162,7 +164,7 @@ def test_the_largest_of_constant_lengths(shape: tuple[int, ...], opset: int) -> 
     assert ("MaxPool" in types) == (len(shape) == 4)
 
 
-def test_what_somebody_registered_is_taken() -> None:
+def test_a_symbolic_of_the_user_replaces_the_translation() -> None:
     name, before = "aten::adaptive_avg_pool2d", registry.names()
     myops.onnx.register_symbolic(name, lambda g, x, out: g.op("GlobalMaxPool", x))
     try:
@@ -175,7 +177,7 @@ def test_what_somebody_registered_is_taken() -> None:
     assert registry.names() == before
 
 
-def test_area_with_lengths_that_change() -> None:
+def test_interpolate_with_mode_area_at_other_lengths() -> None:
     """torch's interpolate with mode "area" is adaptive pooling."""
 
     class Area(torch.nn.Module):
@@ -188,8 +190,8 @@ def test_area_with_lengths_that_change() -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_our_area_is_one_node(exporter: str) -> None:
-    """Which runs by its function body too, in an ONNX Runtime without our library."""
+def test_myops_interpolate_with_mode_area_is_one_node(exporter: str) -> None:
+    """It also runs by its function body, in an ONNX Runtime without our library."""
 
     class Area(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -205,7 +207,7 @@ def test_our_area_is_one_node(exporter: str) -> None:
     torch.testing.assert_close(torch.from_numpy(result), F.adaptive_avg_pool2d(x, (5, 6)))
 
 
-def test_a_condition_that_divides_by_zero_is_not_known() -> None:
+def test_a_condition_that_divides_by_zero_is_unknown() -> None:
     import sympy
     from torch.utils._sympy.functions import FloorDiv, Mod
 

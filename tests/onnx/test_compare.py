@@ -1,4 +1,4 @@
-"""`myops.onnx.compare`: what agrees, faults that must be found, reproductions."""
+"""`myops.onnx.compare`: models that agree, faults that must be found, reproductions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_containers_and_shared_modules(exporter):
     reasons = {item.path: item.reason for item in report.unmatched}
     assert reasons.keys() == {"drop", "same"}
     assert all("changes nothing" in reason for reason in reasons.values())
-    # In the file each call has a node of its own: the second call is made wrong.
+    # In the file each call has a node of its own; the node of the second call is changed.
     node = [n for n in proto.graph.node if n.op_type == "Conv" and "conv.weight" in n.input[1]][4]
     assert node.input[1] == "block.conv.weight"
     set_attribute(node, "pads", [0, 2, 2, 0])
@@ -105,7 +105,7 @@ def test_containers_and_shared_modules(exporter):
     )
 
 
-def test_a_swapped_weight():
+def test_a_reversed_weight_is_found():
     torch.manual_seed(1)
     model, x = Containers().eval(), torch.randn(1, 4, 8, 8)
     proto = export(model, (x,), "torchscript")
@@ -123,7 +123,7 @@ def test_a_swapped_weight():
         ("DeformConv", "pads", None, "torchscript"),
     ],
 )
-def test_a_changed_attribute_of_our_nodes(op_type, attribute, value, exporter):
+def test_a_changed_attribute_of_our_nodes_is_found(op_type, attribute, value, exporter):
     torch.manual_seed(2)
     model = Ours().eval()
     args = (torch.rand(1, 3, 8, 8), torch.tensor([1.5, 2.0]))
@@ -143,7 +143,7 @@ def test_a_changed_attribute_of_our_nodes(op_type, attribute, value, exporter):
 
 
 @pytest.mark.parametrize(("exporter", "depth"), [("dynamo", 1), ("torchscript", 2)])
-def test_transformer_encoder(exporter, depth):
+def test_a_wrong_axis_in_a_transformer_encoder_is_found(exporter, depth):
     torch.manual_seed(4)
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
     model, x = nn.TransformerEncoder(layer, depth).eval(), torch.randn(2, 5, 16)
@@ -159,7 +159,7 @@ def test_transformer_encoder(exporter, depth):
     assert mismatch.nodes == [f"Softmax {node.name!r}"]
 
 
-def test_float16():
+def test_float16_models_are_compared():
     torch.manual_seed(5)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Sigmoid(), nn.Conv2d(4, 4, 3)).half().eval()
     args = (torch.rand(1, 3, 8, 8).half(),)
@@ -171,7 +171,7 @@ def test_float16():
     assert compare(model, args, proto).first_mismatch.path == "1"
 
 
-def test_bfloat16_through_our_op():
+def test_bfloat16_models_are_compared():
     model = myops.nn.MyAdd()
     args = (torch.randn(4).bfloat16(), torch.randn(4).bfloat16())
     report = compare(model, args, export(model, args, "dynamo"))
@@ -179,7 +179,7 @@ def test_bfloat16_through_our_op():
     assert [value.dtype for value in report.values if not value.path] == ["bfloat16"]
 
 
-def test_kwargs_numbers_and_missing_inputs():
+def test_keyword_arguments_and_wrong_arguments():
     class Model(nn.Module):
         def forward(self, x, y=None, *, flag=True):
             return x * 2 if flag else x + y
@@ -195,7 +195,7 @@ def test_kwargs_numbers_and_missing_inputs():
         compare(model, x, proto, optimization="basics")
 
 
-def test_an_input_that_the_file_froze_is_noted():
+def test_a_frozen_input_is_noted():
     class Model(nn.Module):
         def forward(self, x, scale):
             return x * scale.item()
@@ -282,7 +282,7 @@ def test_a_reproduction_with_our_node_names_the_library(tmp_path):
     assert found == pytest.approx(report.first_mismatch.alone.max_abs)
 
 
-def test_onnxruntime_stops_at_a_node():
+def test_a_node_at_which_onnxruntime_fails_is_named():
     class Pick(nn.Module):
         def forward(self, x):
             return x[:, 1]
@@ -303,8 +303,8 @@ def test_onnxruntime_stops_at_a_node():
     json.dumps(report.to_dict())
 
 
-def test_only_the_optimised_model_differs(monkeypatch):
-    """ONNX Runtime is right; a wrong optimiser is put in its place."""
+def test_a_fault_of_the_optimizer_is_named(monkeypatch):
+    """ONNX Runtime is right; its optimizer is replaced by a wrong one."""
     from myops.onnx.comparison import ort_side
 
     model, args = nn.Sequential(nn.ReLU(), nn.Tanh()), (torch.randn(2, 3),)
@@ -322,12 +322,12 @@ def test_only_the_optimised_model_differs(monkeypatch):
     assert "'extended'" in report.first_mismatch.evidence[0]
 
 
-def test_rounding_that_grows_is_no_fault_of_a_module():
+def test_accumulated_rounding_is_no_fault_of_a_module():
     torch.manual_seed(0)
     layers = [layer for _ in range(12) for layer in (nn.Linear(64, 64), nn.GELU())]
     model = nn.Sequential(*layers).eval()
     with torch.no_grad():
-        for layer in layers[::2]:  # each enlarges what it gets, and the error of those before
+        for layer in layers[::2]:  # each enlarges its input, and so the error of the layers before
             layer.weight.mul_(6)
     args = (torch.randn(4, 64),)
     proto = export(model, args, "torchscript")
@@ -355,7 +355,7 @@ def test_difference_against_plain_numpy(rng):
     assert found.cosine == pytest.approx(cosine)
 
 
-def test_difference_of_what_is_no_number():
+def test_difference_with_nan_inf_integers_and_empty_arrays():
     nan, inf = np.float32("nan"), np.float32("inf")
     same = np.array([nan, inf, -inf, 0], np.float32)
     assert difference(same, same.copy(), 0.0, 0.0).agrees

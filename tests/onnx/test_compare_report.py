@@ -1,4 +1,4 @@
-"""`myops compare` as a user runs it, the HTML report, other runtimes' nodes."""
+"""The command `myops compare`, the HTML report, PyOps in the model."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def myops(folder, *words):
     return warm.run("-m", "myops", *words, cwd=folder, env=environment)
 
 
-def test_a_user_finds_a_fault(folder):
+def test_command_names_the_first_difference(folder):
     run = myops(folder, "compare", "net.py:example", "bad.onnx", "--html", "r.html", "--repro", "x")
     assert run.returncode == 1, run.stderr
     assert "First difference in '2' (Conv2d)" in run.stdout
@@ -70,7 +70,7 @@ def test_a_user_finds_a_fault(folder):
     assert "myops compare net.py:example bad.onnx --html r.html --repro x</code>" in page
 
 
-def test_a_user_sees_that_all_is_well(folder):
+def test_command_passes_where_the_files_agree(folder):
     from typer.testing import CliRunner
 
     from myops.cli import app
@@ -100,7 +100,7 @@ def test_a_user_sees_that_all_is_well(folder):
         (["net.py:example", "net.py"], "no ONNX model"),
     ],
 )
-def test_mistakes_of_a_user(folder, words, text, monkeypatch):
+def test_wrong_arguments_of_the_command_are_refused(folder, words, text, monkeypatch):
     from typer.testing import CliRunner
 
     from myops.cli import app
@@ -111,7 +111,7 @@ def test_mistakes_of_a_user(folder, words, text, monkeypatch):
     assert isinstance(run.exception, (ValueError, OSError))
 
 
-def test_html_holds_pictures_of_both_sides_and_their_difference(tmp_path):
+def test_html_has_images_of_both_results_and_their_difference(tmp_path):
     from matplotlib import image
 
     report = faulty()
@@ -134,7 +134,7 @@ def test_html_holds_pictures_of_both_sides_and_their_difference(tmp_path):
     assert brightness.argmax() == gap[channel].argmax()
 
 
-def test_the_plot_tells_values_that_differ_from_those_before(tmp_path):
+def test_the_plot_marks_the_values_that_differ(tmp_path):
     report = faulty()
     report.write_html(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
@@ -170,7 +170,7 @@ def faulty():
         ([3e-5], ["1e-5", "1e-4"]),
     ],
 )
-def test_any_error_has_a_place_in_the_plot(errors, ticks):
+def test_the_plot_shows_errors_of_any_size(errors, ticks):
     found = plot.drawings(report_of(errors))
     assert len(found) == (2 if errors else 0)
     for drawing in found:
@@ -221,7 +221,7 @@ def test_names_of_a_model_file_are_escaped(tmp_path):
     assert run.returncode == 1, run.stderr
 
 
-def test_a_long_report_shows_what_is_around_the_difference():
+def test_a_long_report_is_cut_to_the_values_near_the_difference():
     torch.manual_seed(3)
     model, args = Deep(30).eval(), (torch.rand(1, 3, 8, 8),)
     proto = export(model, args, "torchscript")
@@ -236,8 +236,8 @@ def test_a_long_report_shows_what_is_around_the_difference():
     assert "layers.8.2" in long.getvalue()
 
 
-def test_a_model_with_pyops_of_onnxruntime_extensions():
-    """A node of ai.onnx.contrib that Python computes, right at first and then wrongly."""
+def test_a_wrong_pyop_of_onnxruntime_extensions_is_found():
+    """A node of ai.onnx.contrib that Python computes, first rightly and then wrongly."""
     import onnxruntime_extensions as extensions
 
     wrong = []

@@ -1,4 +1,4 @@
-"""Differences that are only a choice among equals, and faults that look like one."""
+"""Differences that are ties, and faults that look like ties."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Largest(nn.Module):
 
 
 class Last(nn.Module):
-    """argmax that takes the last of equals, in PyTorch; the file takes the first."""
+    """An argmax that takes the last of equal values; the file takes the first."""
 
     def forward(self, x):
         return x.shape[-1] - 1 - torch.argmax(x.flip(-1), -1)
@@ -45,7 +45,7 @@ def one_node_file(nodes, shape, outputs, weights=()):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
-def test_argmax_of_equal_values_is_only_order():
+def test_argmax_among_equal_values_is_a_tie():
     x = torch.zeros(1, 3)
     report = compare(Last(), x, argmax_file(3))
     (value,) = report.values
@@ -55,13 +55,13 @@ def test_argmax_of_equal_values_is_only_order():
     assert [item.status for item in report.outputs] == ["order"]
 
 
-def test_argmax_of_nearly_equal_values_is_only_order():
+def test_argmax_among_nearly_equal_values_is_a_tie():
     x = torch.tensor([[0.0, 1.0, 1.0 + 1e-6]])
     report = compare(Largest(lambda t: torch.argmax(t[:, :2], -1)), x, argmax_file(3))
     assert report.values[0].status == "order"
 
 
-def test_argmax_that_is_wrong_is_a_fault():
+def test_a_wrong_argmax_is_a_fault():
     x = torch.tensor([[0.0, 2.0, 1.0]])
     node = argmax_file(3)
     node.graph.node[0].op_type = "ArgMin"
@@ -71,8 +71,8 @@ def test_argmax_that_is_wrong_is_a_fault():
 
 
 @pytest.mark.parametrize("largest", [0, 1])
-def test_indices_of_topk(largest):
-    """PyTorch's choice is turned around among equals; the values are the same."""
+def test_topk_indices_among_equal_values_are_ties(largest):
+    """PyTorch chooses equal values in the opposite order; the values are the same."""
 
     def choose(x):
         values, _ = torch.sort(x, descending=bool(largest), stable=True)
@@ -89,7 +89,7 @@ def test_indices_of_topk(largest):
     assert [value.status for value in different.values] == ["ok", "ok"]
 
 
-def test_one_index_chosen_twice_is_a_fault():
+def test_topk_with_one_index_twice_is_a_fault():
     def choose(x):
         return torch.topk(x, 2)[0], torch.zeros(1, 2, dtype=torch.int64)
 
@@ -130,7 +130,7 @@ def boxes(**options):
     return other, x, export(one, (x,), "torchscript")
 
 
-def test_boxes_sorted_by_equal_scores_are_only_order():
+def test_boxes_sorted_by_equal_scores_are_ties():
     model, x, proto = boxes()
     report = compare(model, x, proto)
     by_place = [value for value in report.values if not value.path]
@@ -140,8 +140,8 @@ def test_boxes_sorted_by_equal_scores_are_only_order():
     assert [item.status for item in report.outputs] == [value.status for value in by_place]
 
 
-def test_a_cut_through_equal_scores_is_only_order():
-    """Which of the equal boxes are kept differs: no permutation, but it follows from the choice."""
+def test_keeping_other_boxes_of_equal_scores_is_a_tie():
+    """Other boxes of equal score are kept. This is no permutation, but it follows from the tie."""
     for indices in (True, False):
         model, x, proto = boxes(keep=2, indices=indices)
         report = compare(model, x, proto)
@@ -164,8 +164,8 @@ def test_a_wrong_box_among_equal_scores_is_a_fault():
     assert report.first_mismatch.path == "box"
 
 
-def test_boxes_in_an_order_that_scores_forbid_are_a_fault():
-    """Rows that changed places although their scores differ."""
+def test_boxes_in_an_order_against_their_scores_are_a_fault():
+    """Rows were exchanged although their scores differ."""
     model, x, proto = boxes()
 
     class Turned(Boxes):
@@ -180,7 +180,7 @@ def test_boxes_in_an_order_that_scores_forbid_are_a_fault():
     assert [value.status for value in report.values if not value.path].count("fail") == 1
 
 
-def test_rows_after_non_max_suppression_may_stand_in_another_order():
+def test_rows_of_non_max_suppression_in_another_order_are_ties():
     """The file finds the boxes in the order of their scores, PyTorch in that of their places."""
     boxes = np.float32([[[0, 0, 1, 1], [5, 5, 6, 6], [0, 0, 1, 1.1], [9, 9, 10, 10]]])
     scores = np.float32([[[0.5, 0.9, 0.4, 0.7]]])
@@ -205,7 +205,7 @@ def test_rows_after_non_max_suppression_may_stand_in_another_order():
     assert not compare(Suppress(), torch.zeros(1, 4, 4), proto).passed  # one box more
 
 
-def test_rows_that_nothing_sorts_may_not_change_places():
+def test_unsorted_rows_in_another_order_are_a_fault():
     class Plain(nn.Module):
         def forward(self, x):
             return torch.relu(x)

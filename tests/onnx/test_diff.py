@@ -1,4 +1,4 @@
-"""`myops.onnx.diff`: every kind of change is named, and what is no change is none."""
+"""`myops.onnx.diff`: every kind of change is named, and other names or storage are no change."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
-from surgery_models import FLOAT, captured, exported, info, linear, model_of, zoo
+from surgery_models import FLOAT, captured, exported, info, linear, model_of, three_domains
 from two_files_models import (
-    chain,
     constant,
     copied,
+    dense_layers,
     loop,
     node_named,
     renamed,
@@ -31,16 +31,18 @@ def only(found):
     return change
 
 
-@pytest.mark.parametrize("model", [chain(), loop(), loop(growing=True), captured(), linear(), zoo(),
-                                   exported("upscale")])  # fmt: skip
-def test_a_model_and_itself(model):
+@pytest.mark.parametrize("model", [
+    dense_layers(), loop(), loop(growing=True), captured(), linear(), three_domains(),
+    exported("upscale"),
+])  # fmt: skip
+def test_a_model_equals_itself(model):
     found = diff(model, copied(model))
     assert found.equal
     assert not found.renamed
     assert str(found) == "the first and the second are equal"
 
 
-@pytest.mark.parametrize("model", [chain(), loop(growing=True), captured()])
+@pytest.mark.parametrize("model", [dense_layers(), loop(growing=True), captured()])
 def test_other_names_are_no_difference(model):
     found = diff(model, renamed(model, lambda name: f"neu_{name}_ü"))
     assert found.equal, str(found)
@@ -63,7 +65,7 @@ def test_another_order_is_no_difference():
     assert not found.renamed
 
 
-def test_files_of_two_exporters_differ_in_what_they_say_of_themselves():
+def test_files_of_both_exporters_differ_in_metadata_only():
     found = diff(exported("branches"), exported("branches", "torchscript"))
     assert {change.what for change in found.changes} == {"model"}
     assert len([item for item in found.renamed if item[0] == "node"]) == 11
@@ -91,17 +93,17 @@ def test_files_of_two_exporters_differ_in_what_they_say_of_themselves():
     (lambda m: m.graph.node[3].attribute.append(helper.make_attribute("new", [1, 2])),
      "node 'node_mul1' (MatMul): attribute new: not given -> [1, 2]"),
 ])  # fmt: skip
-def test_each_kind_of_change(change, expected):
-    other = chain(3)
+def test_each_kind_of_change_is_named(change, expected):
+    other = dense_layers(3)
     change(other)
-    found = diff(chain(3), other)
+    found = diff(dense_layers(3), other)
     assert not found.equal
     assert [str(item) for item in found.changes] == [expected]
-    back = diff(other, chain(3))
+    back = diff(other, dense_layers(3))
     assert [item.what for item in back.changes] == [item.what for item in found.changes]
 
 
-def test_attributes():
+def test_changed_attributes_are_named_and_defaults_are_equal():
     def model(**attributes):
         node = helper.make_node("Conv", ["x", "w"], ["y"], "conv", **attributes)
         ends = [info("x", FLOAT, [1, 1, 8, 8]), info("y", FLOAT, None)]
@@ -116,7 +118,7 @@ def test_attributes():
     assert only(texts).details == [Detail("attribute auto_pad", "VALID", "SAME_UPPER")]
 
 
-def test_added_and_removed_nodes():
+def test_added_and_removed_nodes_are_named():
     one, two = unary("Abs", "Neg", "Tanh"), unary("Abs", "Tanh")
     found = diff(one, two)
     texts = [str(change) for change in found.changes]
@@ -127,25 +129,25 @@ def test_added_and_removed_nodes():
     assert [change.kind for change in back.changes if change.name == "Neg1"] == ["added"]
 
 
-def test_constants():
-    other = chain(3)
+def test_changed_added_and_removed_constants_are_named():
+    other = dense_layers(3)
     changed = weight_of(other, "w1").copy()
     changed[2, 3] += 0.25
     set_weight(other, "w1", changed)
-    detail = only(diff(chain(3), other)).details[0]
+    detail = only(diff(dense_layers(3), other)).details[0]
     assert (detail.field, detail.differing, detail.size) == ("values", 1, 36)
     assert detail.largest == pytest.approx(0.25)
     assert str(detail) == "values: 1 of 36 differ, by up to 0.25"
-    other = chain(3)
+    other = dense_layers(3)
     set_weight(other, "w1", changed.astype(np.float64))
-    assert [d.field for d in only(diff(chain(3), other)).details] == ["dtype", "values"]
-    other = chain(3)
+    assert [d.field for d in only(diff(dense_layers(3), other)).details] == ["dtype", "values"]
+    other = dense_layers(3)
     set_weight(other, "b1", np.zeros((1, 6), np.float32))
-    assert only(diff(chain(3), other)).details == [Detail("shape", [6], [1, 6])]
-    other = chain(3)
+    assert only(diff(dense_layers(3), other)).details == [Detail("shape", [6], [1, 6])]
+    other = dense_layers(3)
     other.graph.initializer.append(constant("spare", [1.0]))
-    assert str(only(diff(chain(3), other))) == "constant 'spare': float32[1]"
-    assert only(diff(other, chain(3))).kind == "removed"
+    assert str(only(diff(dense_layers(3), other))) == "constant 'spare': float32[1]"
+    assert only(diff(other, dense_layers(3))).kind == "removed"
 
 
 def test_small_constants_show_their_values():
@@ -158,7 +160,7 @@ def test_small_constants_show_their_values():
     json.loads(diff(captured(), other).to_json())
 
 
-def test_where_a_constant_is_written_is_no_difference():
+def test_other_storage_of_a_constant_is_no_difference():
     tensor = constant("w", [1.0, 2.0, 3.0])
     other = captured()
     del other.graph.initializer[:]
@@ -176,7 +178,7 @@ def test_where_a_constant_is_written_is_no_difference():
 @pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.FLOAT16, TensorProto.BOOL,
                                   TensorProto.FLOAT8E4M3FN, TensorProto.INT4, TensorProto.STRING,
                                   TensorProto.COMPLEX64, TensorProto.UINT64])  # fmt: skip
-def test_constants_of_every_dtype(kind):
+def test_constants_of_every_dtype_are_compared(kind):
     texts = kind == TensorProto.STRING
     values = [[b"a", b"b"], [b"a", b"\xff"]] if texts else [[0, 1], [0, 0]]
     models = []
@@ -190,7 +192,7 @@ def test_constants_of_every_dtype(kind):
     assert change.details[0].differing == 1
 
 
-def test_sparse_constants():
+def test_sparse_constants_are_compared():
     def model(value):
         values = numpy_helper.from_array(np.float32([value]), "w")
         indices = numpy_helper.from_array(np.int64([2]), "i")
@@ -202,13 +204,13 @@ def test_sparse_constants():
     assert only(diff(model(1), model(2))).name == "w"
 
 
-def test_weights_in_another_file(tmp_path):
+def test_weights_in_external_files_are_compared(tmp_path):
     for name, scale in (("a", 1), ("b", 2)):
-        model = chain(2)
+        model = dense_layers(2)
         set_weight(model, "w0", weight_of(model, "w0") * np.float32(scale))
         onnx.save(model, tmp_path / f"{name}.onnx", save_as_external_data=True,
                   location=f"{name}.data", size_threshold=0)  # fmt: skip
-    assert diff(tmp_path / "a.onnx", chain(2)).equal
+    assert diff(tmp_path / "a.onnx", dense_layers(2)).equal
     found = diff(tmp_path / "a.onnx", tmp_path / "b.onnx")
     assert only(found).name == "w0"
     assert str(tmp_path / "a.onnx") in found.summary
@@ -217,7 +219,7 @@ def test_weights_in_another_file(tmp_path):
         diff(tmp_path / "a.onnx", tmp_path / "b.onnx")
 
 
-def test_deep_inside():
+def test_changes_in_nested_graphs_name_their_place():
     other = renamed(loop(growing=True), lambda name: f"z{name}")
     node_named(other.graph, "zthen_Neg").op_type = "Exp"
     change = only(diff(loop(growing=True), other))
@@ -237,7 +239,7 @@ def test_deep_inside():
     assert any(d.field == "outputs" for c in changes for d in c.details)
 
 
-def test_what_a_body_reads_from_around_it():
+def test_a_branch_that_reads_another_outer_value_is_a_change():
     other = captured()
     branch = other.graph.node[2].attribute[0].g
     branch.node[0].input[0] = "side"
@@ -245,23 +247,23 @@ def test_what_a_body_reads_from_around_it():
     assert change.details == [Detail("inputs", ["mid"], ["side"])]
 
 
-def test_functions():
-    other = zoo()
+def test_changes_in_functions_are_named():
+    other = three_domains()
     other.functions[0].node[0].attribute[0].CopyFrom(
         helper.make_attribute("value_floats", [1.0, 2.0])
     )
-    change = only(diff(zoo(), other))
+    change = only(diff(three_domains(), other))
     assert change.where == "function 'other::Grow'"
     assert "[1.0, 3.0] -> [1.0, 2.0]" in str(change)
-    other = zoo()
+    other = three_domains()
     del other.functions[:]
-    assert str(only(diff(zoo(), other))) == "function 'other::Grow': 2 nodes"
-    other = zoo()
+    assert str(only(diff(three_domains(), other))) == "function 'other::Grow': 2 nodes"
+    other = three_domains()
     other.functions[0].attribute.append("speed")
-    assert only(diff(zoo(), other)).details == [Detail("attribute", [], ["speed"])]
+    assert only(diff(three_domains(), other)).details == [Detail("attribute", [], ["speed"])]
 
 
-def test_inputs_and_outputs():
+def test_renamed_added_and_moved_inputs_are_named():
     other = linear()
     other.graph.input[1].name = "z"
     other.graph.node[0].input[1] = "z"
@@ -277,8 +279,9 @@ def test_inputs_and_outputs():
     assert texts == ["input 'a': place: 0 -> 1", "input 'x': place: 1 -> 0"]
 
 
-def test_equal_nodes_are_not_mixed_up():
-    """Three projections of one value with other weights each: what changed is told by name."""
+def test_similar_nodes_are_paired_by_name():
+    """Three projections of one value, each with its own weights: the changed one is found by
+    name."""
 
     def model(order, scale=1.0):
         rng = np.random.default_rng(5)
@@ -295,19 +298,19 @@ def test_equal_nodes_are_not_mixed_up():
     assert (change.what, change.name) == ("constant", "k")
 
 
-def test_operands_of_a_sum_may_change_places():
-    other = renamed(chain(3), lambda name: f"z{name}")
+def test_order_of_operands_counts_unless_commutative():
+    other = renamed(dense_layers(3), lambda name: f"z{name}")
     for node in other.graph.node:
         if node.op_type == "Add":
             node.input[:] = list(node.input)[::-1]
-    found = diff(chain(3), other)
+    found = diff(dense_layers(3), other)
     assert found.equal
     set_weight(other, "zb1", np.zeros(6, np.float32))
-    assert only(diff(chain(3), other)).name == "b1"
-    matrix = chain(3)
+    assert only(diff(dense_layers(3), other)).name == "b1"
+    matrix = dense_layers(3)
     node = matrix.graph.node[3]
     node.input[:] = list(node.input)[::-1]
-    assert only(diff(chain(3), matrix)).details[0].field == "inputs"
+    assert only(diff(dense_layers(3), matrix)).details[0].field == "inputs"
 
 
 def test_large_graphs_take_linear_time():
@@ -324,12 +327,12 @@ def test_large_graphs_take_linear_time():
     assert change.name == "n10000"
 
 
-def test_it_prints(capsys):
-    other = chain(40)
+def test_long_lists_of_changes_are_cut_when_printed(capsys):
+    other = dense_layers(40)
     for node in other.graph.node:
         if node.op_type == "Tanh":
             node.op_type = "Sinh"
-    found = diff(chain(40), renamed(other, lambda name: f"[bold]{name}"))
+    found = diff(dense_layers(40), renamed(other, lambda name: f"[bold]{name}"))
     found.print(Console(width=200))
     shown = capsys.readouterr().out
     assert "~ node 'node_tanh0' (Tanh): operator: Tanh -> Sinh" in shown
@@ -342,11 +345,11 @@ def test_it_prints(capsys):
     assert "= value 'mul0': renamed to '[bold]mul0'" in shown
 
 
-def test_what_cannot_be_read(tmp_path):
+def test_unreadable_files_and_constants(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file"):
-        diff(chain(1), tmp_path / "gone.onnx")
+        diff(dense_layers(1), tmp_path / "gone.onnx")
     with pytest.raises(ValueError, match="no ONNX model"):
-        diff(chain(1), chain(1).SerializeToString()[:-30])
+        diff(dense_layers(1), dense_layers(1).SerializeToString()[:-30])
     broken = captured()
     broken.graph.initializer[0].dims[0] = 2**40  # more than there is
     assert only(diff(captured(), broken)).details == [Detail("shape", [3], [2**40])]

@@ -1,4 +1,5 @@
-"""What export says when torch's exporter fails, and what it does about it."""
+"""The errors of export when torch's exporter fails, and its second attempt with the other
+exporter."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ CASES: list[tuple[Any, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("model", "exporter", "cause", "instead"), CASES)
-def test_one_paragraph_and_a_file(
+def test_a_failure_names_line_cause_and_remedy(
     model: Any, exporter: str, cause: str, instead: str, capfd: Any
 ) -> None:
     if model is Item and exporter == "dynamo":  # newer releases of torch follow it
@@ -136,8 +137,8 @@ class Rotates(torch.nn.Module):
         return torch.view_as_real(turn)
 
 
-def test_complex_numbers() -> None:
-    """They are no operator to register: no runtime has them."""
+def test_complex_numbers_are_refused() -> None:
+    """No operator can be registered for them: no runtime has complex numbers."""
     text = r"aten::polar of complex numbers.*Where: .*turn = torch\.polar.*Write real and imag"
     with pytest.raises(RuntimeError, match=text) as caught:
         export(Rotates(), X, exporter="torchscript")
@@ -156,7 +157,7 @@ class Pair:
         (lambda x: (x + 1, 3), r"Why: forward returns a number .* Write torch\.tensor\(n\)"),
     ],
 )
-def test_what_forward_may_not_return(returned: Any, text: str) -> None:
+def test_results_that_are_no_tensors_are_refused(returned: Any, text: str) -> None:
     class Returns(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> Any:
             return returned(x)
@@ -179,7 +180,7 @@ def test_a_tensor_of_lengths_says_what_to_write() -> None:
         export(model, X, dynamic_axes=AXES, exporter="torchscript")
 
 
-def test_weights_that_torch_quantised() -> None:
+def test_weights_quantized_by_torch_are_refused() -> None:
     layers = torch.nn.Sequential(torch.nn.Linear(56, 8))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -206,8 +207,8 @@ class ScriptedInside(torch.nn.Module):
         return self.inner(x * 2, 3)
 
 
-def test_a_scripted_module_inside_of_others() -> None:
-    """torch.onnx.export refuses it; its loop and branches stay in the graph."""
+def test_a_scripted_submodule_keeps_its_branches() -> None:
+    """torch.onnx.export refuses it. Its loop and branches stay in the graph."""
     model = export(ScriptedInside(), torch.rand(3, 4), exporter="torchscript")
     assert "If" in {node.op_type for node in model.graph.node}
     for scale in (1.0, 100.0):
@@ -218,14 +219,14 @@ def test_a_scripted_module_inside_of_others() -> None:
 
 
 class Linear(torch.nn.Module):
-    """Right with the older exporter only: the newer one does not know the operator."""
+    """Right with the older exporter only: the newer one does not support the operator."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.fake_quantize_per_tensor_affine(x, 0.01, 3, 0, 255)
 
 
 class Ceil(torch.nn.Module):
-    """Right with the newer exporter only: a trace builds in what math makes of a length."""
+    """Right with the newer exporter only: a trace builds in the result of a function of math."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         import math
@@ -234,7 +235,7 @@ class Ceil(torch.nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_exporter_that_does() -> None:
+def test_exporter_auto_takes_the_exporter_that_succeeds() -> None:
     with pytest.raises(
         RuntimeError, match='exporter="torchscript" was tried: it exports the model'
     ):
@@ -245,7 +246,7 @@ def test_the_exporter_that_does() -> None:
         export(Ceil(), X, dynamic_axes=AXES, exporter="torchscript")
 
 
-def test_neither_exporter(tmp_path: Path) -> None:
+def test_exporter_auto_names_both_failures(tmp_path: Path) -> None:
     text = "neither exporter makes a right file.\ndynamo: .*\ntorchscript: "
     with pytest.raises(RuntimeError, match=text):
         export(Rounds(), X, tmp_path / "model.onnx", dynamic_axes=AXES, exporter="auto")
@@ -264,8 +265,8 @@ class Attention(torch.nn.Module):
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_gradients_are_off(exporter: str) -> None:
-    """With them on, attention is made of something that torch.export cannot reshape."""
+def test_the_model_is_traced_without_gradients(exporter: str) -> None:
+    """With gradients, attention becomes operators that torch.export cannot reshape."""
     seen = []
 
     class Watched(Attention):
@@ -312,8 +313,8 @@ for wanted in (True, False):
 """
 
 
-def test_torchvisions_operator_is_registered_by_itself() -> None:
-    """In a process of its own, where nobody has called register_torchvision."""
+def test_torchvision_operator_is_registered_automatically() -> None:
+    """In a process of its own, which has not called register_torchvision."""
     done = warm.run("-c", TORCHVISION)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -336,10 +337,10 @@ class Normed(torch.nn.Module):
 @pytest.mark.parametrize(
     ("exporter", "opset"), [("torchscript", 20), pytest.param("dynamo", 22, marks=pytest.mark.slow)]
 )
-def test_bfloat16_is_told_before_a_file_is_written(
+def test_bfloat16_without_a_valid_file_is_an_error(
     exporter: str, opset: int, tmp_path: Path
 ) -> None:
-    """Opset 20 has no Conv in it; at 22 torch's fusion writes weights of float32."""
+    """Opset 20 has no Conv in bfloat16; at 22 torch's fusion writes float32 weights."""
     path = tmp_path / "model.onnx"
     model, x = Normed().bfloat16().eval(), X.bfloat16()
     with pytest.raises(
@@ -352,14 +353,14 @@ def test_bfloat16_is_told_before_a_file_is_written(
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_bfloat16_without_kernels_is_a_warning_that_says_what_to_do(exporter: str) -> None:
-    """A valid file, for a GPU: only nobody has compared it here."""
+def test_bfloat16_without_kernels_is_a_warning(exporter: str) -> None:
+    """The file is valid, for a GPU, but cannot be compared here."""
     with pytest.warns(ExportCheckWarning, match=r"not run in ONNX Runtime.*myops\.onnx\.to_half"):
         export(torch.nn.Linear(4, 4).bfloat16(), torch.rand(1, 4).bfloat16(), exporter=exporter)
 
 
 def operations() -> dict[str, Any]:
-    """A tensor and a length, as in `places % (height * width)` of CenterNet."""
+    """Operations on a tensor and a length, as `places % (height * width)` in CenterNet."""
     return {
         "remainder": lambda x, n: x % n,
         "remainder of a product": lambda x, n: (x - 50) % (2 * n + 1),
@@ -371,8 +372,8 @@ def operations() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("floats", [False, True])
-def test_tensors_and_lengths_in_one_operation(floats: bool) -> None:
-    """torch's newer exporter translates some only where the number is constant."""
+def test_operations_on_a_tensor_and_a_length_are_exported(floats: bool) -> None:
+    """torch's newer exporter translates some of them only for a constant number."""
 
     class Every(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> list[torch.Tensor]:

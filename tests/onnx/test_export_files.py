@@ -32,7 +32,7 @@ def names(model: onnx.ModelProto) -> list[str]:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_initializers_as_inputs(exporter: str) -> None:
+def test_initializers_become_inputs(exporter: str) -> None:
     layer = torch.nn.Linear(4, 4)
     x = torch.rand(2, 4)
     model = export(layer, x, exporter=exporter, keep_initializers_as_inputs=True)
@@ -46,7 +46,7 @@ def test_initializers_as_inputs(exporter: str) -> None:
     np.testing.assert_allclose(got, (x @ layer.weight.T + 1).detach().numpy(), atol=1e-6)
 
 
-def test_weights_beside_the_model(tmp_path: Path) -> None:
+def test_external_data_is_written_beside_the_model(tmp_path: Path) -> None:
     layer = torch.nn.Linear(64, 64)
     x = torch.rand(2, 64)
     path = tmp_path / "model.onnx"
@@ -61,7 +61,7 @@ def test_weights_beside_the_model(tmp_path: Path) -> None:
         np.testing.assert_allclose(got, layer(x).detach().numpy(), atol=1e-5)
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_targets_are_refused(tmp_path: Path) -> None:
     x = torch.rand(2, 4)
     with pytest.raises(FileNotFoundError, match=r"no such folder: .*nowhere"):
         export(torch.nn.Identity(), x, tmp_path / "nowhere" / "model.onnx")
@@ -98,7 +98,7 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return warm.run("-m", "myops", "export", *paths, *options)
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_command_writes_the_model(tmp_path: Path) -> None:
     done = command(
         tmp_path, "model.py:good", "out.onnx", "--exporter", "torchscript", "--opset", "18",
         "--dynamic", "image:0=batch,2,3", "--external-data",
@@ -110,7 +110,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert onnx.load(tmp_path / "out.onnx").opset_import[0].version == 18
 
 
-def test_the_command_finds_a_frozen_input(tmp_path: Path) -> None:
+def test_command_reports_a_frozen_input(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(SOURCE)
     line = ["export", f"{tmp_path}/model.py:bad", f"{tmp_path}/out.onnx", "--json"]
     done = CliRunner().invoke(cli.app(), [*line, "--exporter", "torchscript"])
@@ -121,7 +121,7 @@ def test_the_command_finds_a_frozen_input(tmp_path: Path) -> None:
     assert not (tmp_path / "out.onnx").exists()
 
 
-def test_the_command_refuses_what_it_does_not_understand() -> None:
+def test_command_refuses_wrong_axes() -> None:
     from myops.cli.export import _axes
 
     assert _axes("image:0=batch,-1") == ("image", {0: "batch", -1: None})

@@ -1,4 +1,4 @@
-"""Numbers of models in float64, which torch's newer exporter rounds to float32."""
+"""Constants of float64 models, which torch's newer exporter would round to float32."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from node_models import run_plain
 from myops.onnx import ExportCheckWarning, export
 
 X = torch.linspace(0.05, 0.95, 12, dtype=torch.float64).view(3, 4)
-# What takes a Python number; each in a form of its own in torch.export's program.
+# Operations with a Python number; each has another form in the program of torch.export.
 WAYS: list[Any] = [
     lambda x: x * 0.1,
     lambda x: 0.1 - x,
@@ -42,20 +42,20 @@ def all_ways(x: torch.Tensor) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("optimize", [True, False])
-def test_numbers_stay_as_they_are(optimize: bool, no_warnings: None) -> None:
-    # The check "numbers" warns where fewer digits agree, as in the test below.
+def test_float64_constants_are_not_rounded(optimize: bool, no_warnings: None) -> None:
+    # The check "numbers" warns if fewer digits agree, as in the test below.
     model = export(Model(all_ways), X, exporter="dynamo", optimize=optimize)
     for number, (way, got) in enumerate(zip(WAYS, run_plain(model, {"x": X.numpy()}), strict=True)):
         np.testing.assert_allclose(got, way(X).numpy(), rtol=1e-13, err_msg=str(number))
 
 
-def test_models_of_other_dtypes_are_left_alone() -> None:
+def test_float32_models_stay_float32() -> None:
     model = export(Model(lambda x: x * 0.1), X.float(), exporter="dynamo")
     (got,) = run_plain(model, {"x": X.float().numpy()})
     assert got.dtype == np.float32
 
 
-def test_attributes_of_onnx_are_float32() -> None:
-    """Which no exporter can mend."""
+def test_float32_attributes_are_a_warning() -> None:
+    """No exporter can avoid this."""
     with pytest.warns(ExportCheckWarning, match="agrees with PyTorch to .e-0. only"):
         export(Model(lambda x: F.celu(x - 0.5, 1.3)), X, exporter="torchscript")

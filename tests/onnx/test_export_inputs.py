@@ -1,4 +1,4 @@
-"""What myops.onnx.export takes: numbers, sizes, scripted models, slices; how it writes files."""
+"""Inputs of myops.onnx.export: numbers, sizes, dicts, scripted models, slices."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_numbers_become_inputs(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_numbers_that_are_meant_to_be_fixed(exporter: str) -> None:
+def test_constants_are_built_in(exporter: str) -> None:
     model = export(Scale(), (X,), kwargs={"factor": 2.5}, exporter=exporter, constants=["factor"])
     assert names(model) == ["x"]
     np.testing.assert_allclose(run_plain(model, {"x": X.numpy()})[0], 2.5 * X.numpy())
@@ -51,8 +51,8 @@ def test_numbers_that_are_meant_to_be_fixed(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_flags(exporter: str) -> None:
-    """model(x, getloss=False) is how people call it; a branch cannot be an input."""
+def test_bool_arguments_are_built_in_with_a_warning(exporter: str) -> None:
+    """As in model(x, getloss=False); a Python branch cannot depend on an input."""
     for flag in (False, True)[: 2 if exporter == "torchscript" else 1]:
         with pytest.warns(ExportCheckWarning, match=f"flag={flag} is built into the model"):
             model = export(Scale(), (X, 2.0), kwargs={"flag": flag}, exporter=exporter)
@@ -65,7 +65,7 @@ def test_flags(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_numbers_that_forward_counts_with(exporter: str) -> None:
+def test_a_loop_count_must_be_a_constant(exporter: str) -> None:
     class Repeat(torch.nn.Module):
         def forward(self, x: Any, times: int) -> Any:
             for _ in range(times):
@@ -79,7 +79,7 @@ def test_numbers_that_forward_counts_with(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_size_as_argument(exporter: str) -> None:
+def test_elements_of_a_size_become_inputs(exporter: str) -> None:
     class Enlarge(torch.nn.Module):
         def forward(self, x: Any, size: Any) -> Any:
             return F.interpolate(x, size=size, mode="nearest")
@@ -97,7 +97,7 @@ def test_a_size_as_argument(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_the_size_of_another_tensor(exporter: str) -> None:
+def test_interpolate_to_the_size_of_another_input(exporter: str) -> None:
     class Like(torch.nn.Module):
         def forward(self, x: Any, y: Any) -> Any:
             return F.interpolate(x, size=y.shape[2:], mode="bilinear") + y
@@ -110,7 +110,7 @@ def test_the_size_of_another_tensor(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_assignment_to_a_slice(exporter: str) -> None:
+def test_assignment_to_a_slice_at_other_positions(exporter: str) -> None:
     class Paste(torch.nn.Module):
         def forward(self, preds: Any, crop: Any, y1: Any, x1: Any) -> Any:
             preds = preds.clone()
@@ -148,7 +148,7 @@ class Nested(torch.nn.Module):
 
 
 def test_scripted_loops_stay_loops() -> None:
-    """The same graph for two and for three rounds; a trace has as many nodes as rounds."""
+    """The graph is the same for two and three iterations; a trace has a node for each iteration."""
     scripted, traced = [], []
     x = torch.rand(1, 3, 10, 10)
     for n in (2, 3):
@@ -167,7 +167,7 @@ def test_scripted_loops_stay_loops() -> None:
     assert traced == [["Conv"] * 2, ["Conv"] * 3]
 
 
-def test_scripted_branches_and_numbers() -> None:
+def test_scripted_branches_keep_their_inputs() -> None:
     class Choose(torch.nn.Module):
         def forward(self, x: torch.Tensor, k: int, scale: float, flag: bool) -> torch.Tensor:
             if k > 2:
@@ -196,8 +196,8 @@ class Mixed(torch.nn.Module):
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_names_follow_the_parameters(exporter: str) -> None:
-    """Also when arguments by name come in another order, and when an input is an output."""
+def test_input_names_follow_the_parameters(exporter: str) -> None:
+    """Also if keyword arguments are in another order, and if an input is an output."""
     given = {"c": torch.rand(4), "b": torch.rand(3)}
     model = export(Mixed(), (torch.rand(2),), kwargs=given, exporter=exporter)
     lengths = {i.name: i.type.tensor_type.shape.dim[0].dim_value for i in model.graph.input}
@@ -205,7 +205,7 @@ def test_names_follow_the_parameters(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_dict_as_the_last_argument(exporter: str) -> None:
+def test_elements_of_a_dict_become_inputs(exporter: str) -> None:
     class Named(torch.nn.Module):
         def forward(self, k: Any, d: Any) -> Any:
             return d["b"] * 2 + d["a"][:1] * k

@@ -1,8 +1,7 @@
-"""Ways to write what depends on a length: each file is right at every size, or there is none.
+"""Ways to compute with lengths: each exported file is right at every size, or is refused.
 
-The way a model is written decides whether an exporter follows a length or builds in the number
-that the example's length gives. Which it does is torch's affair and changes with its versions;
-that no file is wrong is ours.
+The code of a model decides whether an exporter keeps a length dynamic or builds in its value. This
+depends on torch and its version. The tests check that no file is wrong.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ def with_a_loop(x: torch.Tensor) -> torch.Tensor:
 
 
 def with_positions(x: torch.Tensor) -> torch.Tensor:
-    """The factor of DINOv2: sqrt of the number of patches of the table."""
+    """The factor of DINOv2, from the square root of the number of patches in the table."""
     table = torch.arange(16, dtype=x.dtype).view(1, 1, 4, 4)
     h, w = x.shape[2] // 14, x.shape[3] // 14
     factor = ((h + 0.1) / 4, (w + 0.1) / 4)
@@ -186,7 +185,7 @@ WAYS = [value for name, value in list(globals().items()) if name.startswith("wit
     ids=lambda item: getattr(item, "__name__", item),
 )
 @pytest.mark.filterwarnings("ignore")
-def test_right_at_every_size_or_no_file(
+def test_exported_file_is_right_at_every_size_or_refused(
     way: Way, exporter: str, target: str, tmp_path: Any
 ) -> None:
     model, path = Model(way), tmp_path / "model.onnx"
@@ -223,8 +222,8 @@ def _way_of_line(line: str) -> Way:
 @pytest.mark.parametrize("way", [with_steps, with_a_grid, with_halves])
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.filterwarnings("ignore")
-def test_what_follows_a_length_is_exported(way: Way, exporter: str) -> None:
-    """torch.export refuses these, or builds the length in."""
+def test_linspace_grids_and_chunks_follow_a_length(way: Way, exporter: str) -> None:
+    """torch.export alone refuses these, or builds the length in."""
     axes = {"x": {0: "batch", 2: "height", 3: "width"}}
     model = export(Model(way), torch.rand(1, 2, 9, 12), dynamic_axes=axes, exporter=exporter)
     for shape in ((1, 2, 10, 7), (3, 2, 2, 31), (2, 2, 16, 16)):
@@ -234,7 +233,7 @@ def test_what_follows_a_length_is_exported(way: Way, exporter: str) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 8])
-def test_linspace_is_torchs(steps: int) -> None:
+def test_composed_linspace_equals_torch(steps: int) -> None:
     got = linspace._composed(-0.3, 1.7, steps, torch.float64, None)
     torch.testing.assert_close(got, torch.linspace(-0.3, 1.7, steps, dtype=torch.float64))
 
@@ -250,8 +249,8 @@ class Attention(torch.nn.Module):
 
 @pytest.mark.parametrize(("heads", "first"), [(1, True), (2, True), (2, False)])
 @pytest.mark.filterwarnings("ignore")
-def test_attention_of_any_length_in_a_trace(heads: int, first: bool) -> None:
-    """torch's exporter makes a constant of the length behind `unflatten`."""
+def test_traced_attention_at_other_lengths(heads: int, first: bool) -> None:
+    """torch's exporter turns the length behind `unflatten` into a constant."""
     model = Attention(heads, first).eval()
     long = {0: "batch", 1: "time"} if first else {1: "batch", 0: "time"}
 
@@ -283,7 +282,7 @@ class Unflattened(torch.nn.Module):
 
 @pytest.mark.parametrize(("dim", "sizes"), [(-1, (2, -1)), (1, (3, 2)), (2, (2, 2)), (-2, (-1, 1))])
 @pytest.mark.filterwarnings("ignore")
-def test_unflatten(dim: int, sizes: tuple[int, ...]) -> None:
+def test_traced_unflatten_at_other_lengths(dim: int, sizes: tuple[int, ...]) -> None:
     model, axes = Unflattened(dim, sizes), {"x": {0: "a", 2: "b"} if dim != 2 else {0: "a"}}
     exported = export(model, torch.rand(2, 6, 4), dynamic_axes=axes, exporter="torchscript")
     x = torch.rand(3, 6, 4 if dim == 2 else 10)

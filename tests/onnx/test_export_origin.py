@@ -26,7 +26,7 @@ class Sines(torch.nn.Module):
 
 
 class Products(torch.nn.Module):
-    """torch.export makes other operators of it, for which there is no translation."""
+    """torch.export decomposes it into operators without a translation."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x.relu()
@@ -41,7 +41,7 @@ class Medians(torch.nn.Module):
 
 
 class Means(torch.nn.Module):
-    """The newer exporter writes it without the mean, the older one refuses."""
+    """The newer exporter omits the mean; the older one refuses."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         index = torch.zeros(2, 6, dtype=torch.int64)
@@ -49,7 +49,7 @@ class Means(torch.nn.Module):
 
 
 class Shifts(torch.nn.Module):
-    """Of uint8, the newer exporter makes int8."""
+    """The newer exporter turns uint8 into int8."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x >> 1  # fails
@@ -74,7 +74,7 @@ def sine() -> Iterator[Callable[[Any], None]]:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize(("model", "name"), [(Products(), "cumprod"), (Medians(), "median")])
-def test_an_operator_that_nobody_writes(model: Any, name: str, exporter: str) -> None:
+def test_an_unsupported_operator_names_its_line(model: Any, name: str, exporter: str) -> None:
     with pytest.raises(RuntimeError, match=f"how to write the operator aten::{name}") as caught:
         export(model, X, exporter=exporter)
     said = str(caught.value)
@@ -83,8 +83,8 @@ def test_an_operator_that_nobody_writes(model: Any, name: str, exporter: str) ->
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_an_operator_that_is_named_can_be_registered(exporter: str) -> None:
-    """The name is one that both exporters ask for, also where torch.export has another."""
+def test_the_operator_name_in_the_error_can_be_registered(exporter: str) -> None:
+    """Both exporters accept the name, also if torch.export uses another one."""
 
     def cumprod(g: Any, x: Any, dim: int, dtype: Any = None) -> Any:  # of positive numbers
         logs = g.op("CumSum", g.op("Log", x), g.constant(np.array(dim, np.int64)))
@@ -98,7 +98,7 @@ def test_an_operator_that_is_named_can_be_registered(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_wrong_translation(exporter: str, sine: Any) -> None:
+def test_a_wrong_translation_names_node_and_line(exporter: str, sine: Any) -> None:
     sine(lambda g, x: g.op("Cos", x))
     with pytest.raises(ExportCheckError, match="starts at the node Cos") as caught:
         export(Sines(), X, exporter=exporter)
@@ -107,7 +107,7 @@ def test_a_wrong_translation(exporter: str, sine: Any) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_translation_that_does_not_run(exporter: str, sine: Any) -> None:
+def test_a_translation_that_fails_names_node_and_line(exporter: str, sine: Any) -> None:
     far = np.full(6, 99)  # beyond the axis
     sine(lambda g, x: g.op("Gather", x, g.constant(far), axis=1))
     with pytest.raises(ExportCheckError, match="fails at the node Gather") as caught:
@@ -116,7 +116,7 @@ def test_a_translation_that_does_not_run(exporter: str, sine: Any) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_translation_that_is_wrong_at_other_lengths(exporter: str, sine: Any) -> None:
+def test_a_translation_wrong_at_other_lengths_is_found(exporter: str, sine: Any) -> None:
     def padded(g: Any, x: Any) -> Any:
         return g.op("Reshape", g.op("Sin", x), g.constant(np.array([2, 6], np.int64)))
 
@@ -127,7 +127,7 @@ def test_a_translation_that_is_wrong_at_other_lengths(exporter: str, sine: Any) 
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_translation_that_is_wrong_at_other_numbers(exporter: str, sine: Any) -> None:
+def test_a_translation_wrong_at_other_values_is_found(exporter: str, sine: Any) -> None:
     sine(lambda g, x: g.op("Sin", g.op("Abs", x)))
     x = torch.rand(2, 3, 6)
     with pytest.raises(ExportCheckError, match="all negative") as caught:
@@ -135,7 +135,7 @@ def test_a_translation_that_is_wrong_at_other_numbers(exporter: str, sine: Any) 
     assert line_of(Sines()) in str(caught.value)
 
 
-def test_both_exporters_say_their_own_reason() -> None:
+def test_reasons_of_both_exporters_are_given() -> None:
     with pytest.raises(ExportCheckError) as caught:
         export(Means(), X)
     said = str(caught.value)
@@ -169,14 +169,14 @@ class Scales(torch.nn.Module):
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_model_that_pytorch_does_not_run(exporter: str) -> None:
+def test_a_model_that_fails_in_pytorch_names_its_line(exporter: str) -> None:
     with pytest.raises(RuntimeError, match="PyTorch does not run the model") as caught:
         export(Adds(), X, exporter=exporter)
     assert f"Where: {line_of(Adds())}" in str(caught.value)
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
-def test_a_number_that_a_trace_reads_has_a_line() -> None:
+def test_a_frozen_number_names_its_line() -> None:
     with pytest.raises(ExportCheckError, match="read into Python at") as caught:
         export(Scales(), X, exporter="torchscript")
     assert caught.value.check == "frozen_input"
@@ -197,14 +197,14 @@ class Checks(torch.nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
-def test_the_branches_of_a_model_hide_nothing() -> None:
+def test_checks_of_inputs_do_not_hide_the_line() -> None:
     with pytest.raises(ExportCheckError, match="is built in at") as caught:
         export(Checks(), X, exporter="torchscript", dynamic_axes={"x": {1: "n"}})
     assert f"built in at {line_of(Checks())}, by int()" in str(caught.value)
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_translation_that_is_no_onnx(exporter: str, sine: Any) -> None:
+def test_a_translation_that_is_invalid_onnx_names_node_and_line(exporter: str, sine: Any) -> None:
     sine(lambda g, x: g.op("MaxPool", x, kernel_shape=[2]))  # takes three axes or more
     with pytest.raises(RuntimeError, match=r"is not valid ONNX|cannot run") as caught:
         export(Sines(), X, exporter=exporter)

@@ -1,4 +1,4 @@
-"""myops.onnx.export takes the arguments of torch.onnx.export, or says what to do instead."""
+"""myops.onnx.export accepts the arguments of torch.onnx.export, or says what to do instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("no_warnings")
 
 
 class Product(torch.nn.Module):
-    """A weight that is transposed: an exporter that folds constants does that once."""
+    """A weight that is transposed, unless an exporter folds constants."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,8 +65,8 @@ def imports(model: onnx.ModelProto) -> dict[str, int]:
 # -- all of them ------------------------------------------------------------------------------
 
 
-def test_every_argument_of_torch_is_known() -> None:
-    """Taken or refused, and told of in the docstring and on the page."""
+def test_every_argument_of_torch_is_accepted_or_refused() -> None:
+    """Accepted or refused, and documented in the docstring and on the page."""
     theirs = set(inspect.signature(torch.onnx.export).parameters)
     ours = set(inspect.signature(export).parameters)
     assert theirs <= ours | set(torch_arguments._REFUSED)
@@ -78,7 +78,7 @@ def test_every_argument_of_torch_is_known() -> None:
         assert re.search(rf"`{name}\b", section), name
 
 
-def test_defaults_are_torchs_but_for_two() -> None:
+def test_defaults_equal_those_of_torch() -> None:
     ours = inspect.signature(export).parameters
     differ = {
         name
@@ -89,8 +89,8 @@ def test_defaults_are_torchs_but_for_two() -> None:
     assert ours["dynamo"].default is None is ours["exporter"].default  # "dynamo", as in torch
 
 
-def test_a_call_of_torch_as_it_is() -> None:
-    """The one of torch's own tutorial on the older exporter, and one with all defaults of today."""
+def test_calls_of_torch_onnx_export_work_unchanged() -> None:
+    """The call of torch's tutorial on the older exporter, and a call with all present defaults."""
     model, x = Product().eval(), torch.rand(2, 4)
     old: dict[str, Any] = {
         "export_params": True, "opset_version": 12, "do_constant_folding": True, "dynamo": False,
@@ -129,7 +129,7 @@ def test_dynamo_chooses_the_exporter() -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_constants_are_folded_or_not(exporter: str) -> None:
+def test_do_constant_folding_folds_constants(exporter: str) -> None:
     model, x = Product(), torch.rand(2, 4)
     folded = export(model, x, exporter=exporter)
     plain = export(model, x, exporter=exporter, do_constant_folding=False)
@@ -141,13 +141,13 @@ def test_constants_are_folded_or_not(exporter: str) -> None:
         np.testing.assert_allclose(got, model(x).detach().numpy(), atol=1e-5)
 
 
-def test_the_optimizer_of_dynamo() -> None:
+def test_optimize_false_skips_the_optimizer() -> None:
     x = torch.rand(2, 4)
     assert "Transpose" in operators(export(Product(), x, optimize=False))
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_verify(exporter: str, cubed: None) -> None:
+def test_verify_false_skips_the_checks(exporter: str, cubed: None) -> None:
     register_symbolic("acme_arguments::cube", lambda g, x: g.op("Mul", x, x))  # wrong
     with pytest.raises(ExportCheckError) as caught:
         export(Cube(), torch.rand(3), exporter=exporter, verify=True)
@@ -156,7 +156,7 @@ def test_verify(exporter: str, cubed: None) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_verbose(exporter: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_verbose_prints_what_torch_prints(exporter: str, capfd: pytest.CaptureFixture[str]) -> None:
     import warnings
 
     x = torch.rand(2, 4)
@@ -171,7 +171,7 @@ def test_verbose(exporter: str, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_versions_of_other_domains(exporter: str, cubed: None) -> None:
+def test_custom_opsets_set_domain_versions(exporter: str, cubed: None) -> None:
     register_symbolic("acme_arguments::cube", lambda g, x: g.op("acme::Cube", x))
     x = torch.rand(3)
     arguments: dict[str, Any] = {"exporter": exporter, "skip_checks": ["numbers", "frozen_input"]}
@@ -183,7 +183,7 @@ def test_versions_of_other_domains(exporter: str, cubed: None) -> None:
         export(Cube(), x, custom_opsets={"acm": 7}, **arguments)
 
 
-def test_versions_within_functions_too() -> None:
+def test_custom_opsets_set_versions_in_functions() -> None:
     call = onnx.helper.make_node("F", ["x"], ["y"], domain="own")
     file = onnx.helper.make_model(
         onnx.helper.make_graph([call], "g", [], []),
@@ -197,7 +197,7 @@ def test_versions_within_functions_too() -> None:
     assert file.functions[0].opset_import[0].version == 3
 
 
-def test_a_translation_table(cubed: None) -> None:
+def test_custom_translation_table_is_used(cubed: None) -> None:
     import onnxscript
     from onnxscript import opset18 as op
 
@@ -212,7 +212,7 @@ def test_a_translation_table(cubed: None) -> None:
     np.testing.assert_allclose(got, (x**3 + 1).numpy(), atol=1e-6)
 
 
-def test_report_and_program(tmp_path: Path) -> None:
+def test_report_and_exported_program_are_written(tmp_path: Path) -> None:
     x = torch.rand(2, 4)
     folder = tmp_path / "new folder"
     export(Product(), x, report=True, dump_exported_program=True, artifacts_dir=folder)
@@ -223,7 +223,9 @@ def test_report_and_program(tmp_path: Path) -> None:
     assert not (tmp_path / "never").exists()
 
 
-def test_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profile_needs_pyinstrument_and_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = torch.rand(2, 4)
     (tmp_path / "pyinstrument.py").write_text(
         "class Profiler:\n"
@@ -270,7 +272,7 @@ def test_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"custom_opsets": {"acme": 3}}, ValueError, "among the model's nodes is no 'acme'"),
     ],
 )  # fmt: skip
-def test_refused(
+def test_wrong_arguments_are_refused(
     arguments: dict[str, Any], kind: type[Exception], text: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "model.onnx"
@@ -279,7 +281,7 @@ def test_refused(
     assert not file.exists()
 
 
-def test_our_nodes_keep_their_version() -> None:
+def test_our_nodes_have_version_1() -> None:
     class Add(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return myops.my_add(x, x)

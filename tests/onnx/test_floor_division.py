@@ -43,7 +43,7 @@ def run(model: Any, x: torch.Tensor, exporter: str, **options: Any) -> Callable[
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("kind", ["int64", "int32", "int8", "uint8", "float32"])
-def test_every_sign(kind: str, exporter: str) -> None:
+def test_floor_division_of_every_sign(kind: str, exporter: str) -> None:
     dtype = getattr(torch, kind)
     x = FLOATS.to(dtype) if dtype.is_floating_point else INTEGERS.to(dtype)
     count = 6
@@ -60,7 +60,7 @@ def test_every_sign(kind: str, exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_by_zero(exporter: str) -> None:
+def test_floor_division_by_zero(exporter: str) -> None:
     def forward(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x // y
 
@@ -72,7 +72,7 @@ def test_by_zero(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_lengths_are_rounded_up(exporter: str) -> None:
+def test_negated_division_rounds_lengths_up(exporter: str) -> None:
     """-(-n // 4) is what the documentation says to write instead of math.ceil(n / 4)."""
     session = run(Model(lengths), torch.rand(7, 6), exporter)
     for n, m in ((8, 6), (9, 11), (5, 3), (30, 20)):
@@ -83,7 +83,7 @@ def test_lengths_are_rounded_up(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_lengths_that_cannot_be_negative_cost_one_node(exporter: str) -> None:
+def test_floor_division_of_lengths_is_one_node(exporter: str) -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x[: (x.shape[0] * 2 + 1) // 4]
 
@@ -95,7 +95,7 @@ def test_lengths_that_cannot_be_negative_cost_one_node(exporter: str) -> None:
     assert "Mod" not in kinds
 
 
-def test_what_somebody_registered_stays() -> None:
+def test_a_symbolic_of_the_user_replaces_the_translation() -> None:
     x = torch.rand(4, 6) * 9
     myops.onnx.register_symbolic("aten::floor_divide", lambda g, a, b: g.op("Abs", a))
     try:

@@ -1,4 +1,4 @@
-"""Function bodies: the same model runs with our library and without it."""
+"""Function bodies: a model runs with our library and without it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ X = picture()
 TWICE = np.float32([1, 1, 2, 2])
 SIZES = np.int64([1, 2, 7, 3])
 
-# What the nodes of a model have in common, and in what they differ.
+# Models, named by the difference between their nodes.
 MODELS: dict[str, list[Call]] = {
     "one node": [Call(X, scales=TWICE, attributes={"mode": "linear"})],
     "lengths and numbers": [
@@ -105,7 +105,7 @@ def without_warnings(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("opset", [10, 11, 12, 13, 15, 17, 18, 19, 20, 22, 24])
 @pytest.mark.parametrize("name", MODELS)
-def test_one_body_for_all_nodes(name: str, opset: int) -> None:
+def test_one_body_serves_all_nodes_of_a_type(name: str, opset: int) -> None:
     calls = MODELS[name]
     model, feeds, _ = resize_model(calls, opset)
     before = model.SerializeToString()
@@ -121,7 +121,7 @@ def test_one_body_for_all_nodes(name: str, opset: int) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_library_takes_over(name: str) -> None:
+def test_results_with_the_library_are_the_kernels(name: str) -> None:
     calls = MODELS[name]
     model, feeds, expected = resize_model(calls)
     session = myops.ort.session(without_warnings(model))
@@ -129,8 +129,8 @@ def test_the_library_takes_over(name: str) -> None:
         np.testing.assert_array_equal(result, wanted)
 
 
-def test_the_library_shadows_the_body() -> None:
-    """A wrong body shows who computed."""
+def test_the_library_takes_precedence_over_the_body() -> None:
+    """A wrong body shows which of both computed."""
     call = MODELS["one node"][0]
     model, feeds, expected = resize_model(call)
     portable = add_function_bodies(model)
@@ -143,7 +143,7 @@ def test_the_library_shadows_the_body() -> None:
     np.testing.assert_array_equal(result, expected[0])
 
 
-def test_add_and_remove() -> None:
+def test_bodies_are_added_and_removed() -> None:
     model = resize_model(MODELS["one node"], 20)[0]
     model.ir_version = 7
     model.functions.append(helper.make_function(
@@ -168,15 +168,15 @@ def test_adding_twice_changes_nothing() -> None:
     assert add_function_bodies(portable) == portable
 
 
-def test_lowering_a_model_that_has_bodies() -> None:
+def test_lowering_removes_bodies() -> None:
     model, feeds, _ = resize_model(MODELS["everything"])
     standard = lower(add_function_bodies(model))
     assert not standard.functions
     assert_close(run_plain(standard, feeds), MODELS["everything"])
 
 
-def test_lengths_and_numbers_are_not_built_in() -> None:
-    """The lengths of a model may be edited, and its constants, without touching the body."""
+def test_a_body_serves_other_lengths_and_constants() -> None:
+    """The lengths and constants of a model may be edited without changing the body."""
     for attributes in (PICK, SMOOTH):
         model = resize_model(Call(X, scales=FACTORS, attributes=attributes))[0]
         portable = add_function_bodies(model)
@@ -189,7 +189,7 @@ def test_lengths_and_numbers_are_not_built_in() -> None:
         assert_close(run_plain(portable, {"X0": other.x}), [other])
 
 
-def test_scales_as_an_input() -> None:
+def test_a_body_serves_scales_that_are_an_input() -> None:
     call = Call(X, scales=FACTORS, constant=False, dynamic=True, attributes=SMOOTH)
     portable = add_function_bodies(resize_model(call)[0])
     for factors in ([1.7, 2.3], [0.5, 1.0], [7 / 3, 27 / 5]):
@@ -198,7 +198,7 @@ def test_scales_as_an_input() -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_nodes_in_branches_and_loops(flag: bool) -> None:
+def test_nodes_in_branches_and_loops_get_a_body(flag: bool) -> None:
     model, feeds = branches()
     portable = add_function_bodies(model)
     check(portable)
@@ -209,7 +209,7 @@ def test_nodes_in_branches_and_loops(flag: bool) -> None:
 
 @pytest.mark.parametrize("name", ["one node", "scales or sizes", "mode"])
 def test_onnx_reference_runs_the_body(name: str) -> None:
-    """Where all inputs are there, be they empty: it has no functions with optional inputs."""
+    """If all inputs are given, even empty ones: it supports no optional inputs of functions."""
     model, feeds, _ = resize_model(MODELS[name])
     portable = add_function_bodies(model)
     for node in portable.graph.node:
@@ -223,7 +223,7 @@ def test_onnx_reference_runs_the_body(name: str) -> None:
     assert_close(run_reference(portable, feeds), MODELS[name])
 
 
-def test_extracted_parts_keep_their_body(tmp_path: Any) -> None:
+def test_extracted_models_keep_their_body(tmp_path: Any) -> None:
     model, feeds, _ = resize_model(MODELS["mode"])
     portable = add_function_bodies(model)
     whole, part = tmp_path / "whole.onnx", tmp_path / "part.onnx"
@@ -233,8 +233,8 @@ def test_extracted_parts_keep_their_body(tmp_path: Any) -> None:
     assert_close(result, MODELS["mode"][1:])
 
 
-def test_my_add_in_every_dtype() -> None:
-    """The body finds out the dtype of each node."""
+def test_one_body_of_my_add_serves_every_dtype() -> None:
+    """The body adapts to the dtype of each node."""
     nodes, inputs, outputs, feeds = [], [], [], {}
     for dtype in _description.OPS["my_add"].types["T"]:
         half = dtype == "bfloat16"
@@ -269,8 +269,10 @@ def test_my_add_has_a_short_body() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("constant", [True, False])
-def test_nothing_is_decided_at_run_time(name: str, constant: bool, tmp_path: Any) -> None:
-    """ONNX Runtime finds the case of each node while it loads the model."""
+def test_conditions_of_a_body_are_folded_at_load_time(
+    name: str, constant: bool, tmp_path: Any
+) -> None:
+    """ONNX Runtime selects the branch for each node while it loads the model."""
     calls = [dataclasses.replace(call, constant=constant, dynamic=True) for call in MODELS[name]]
     model = add_function_bodies(resize_model(calls)[0])
     options = onnxruntime.SessionOptions()

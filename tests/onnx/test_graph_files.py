@@ -1,4 +1,4 @@
-"""What every graph function has in common: what it takes, where it writes; and reading of files."""
+"""The sources and targets that every graph function accepts; and how files are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from myops.onnx.graph import files
 
 DATA = [{"x": np.linspace(-1, 1, 16, dtype=np.float32).reshape(1, 1, 4, 4)}]
 
-# How the graph functions are called beside model and f.
+# Calls of the graph functions, given model and f.
 CALLS: dict[str, Callable[..., Any]] = {
     "add_function_bodies": lambda function, model, f: function(model, f),
     "add_outputs": lambda function, model, f: function(model, ["c"], f),
@@ -58,7 +58,7 @@ def given(kind: str, model: onnx.ModelProto, folder: Path) -> Any:
     return forms.get(kind, path)
 
 
-def test_all_functions_are_here() -> None:
+def test_every_graph_function_is_tested() -> None:
     writing = {
         name for name in myops.onnx.__all__
         if inspect.isfunction(item := getattr(myops.onnx, name))
@@ -70,7 +70,9 @@ def test_all_functions_are_here() -> None:
 @pytest.mark.parametrize("target", ["none", "path", "str", "stream", "itself"])
 @pytest.mark.parametrize("source", ["proto", "path", "str", "bytes", "external"])
 @pytest.mark.parametrize("name", CALLS)
-def test_takes_and_writes(name: str, source: str, target: str, tmp_path: Path) -> None:
+def test_every_source_and_target_is_accepted(
+    name: str, source: str, target: str, tmp_path: Path
+) -> None:
     model = linear(ours=name != "upgrade_ops")
     before = model.SerializeToString(deterministic=True)
     (tmp_path / "to").mkdir()
@@ -104,8 +106,8 @@ def test_a_failure_keeps_the_file_that_was_there(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("start", [b"", b"\x00", b"\x08\x08", b"\x08\x08\x12\x04abcd\x3a"])
-def test_gigabytes_of_junk_are_not_read(start: bytes, tmp_path: Path) -> None:
-    """A sparse file: reading it would take seconds and its size in memory."""
+def test_large_files_that_are_no_model_are_not_read(start: bytes, tmp_path: Path) -> None:
+    """A sparse file; reading it would take seconds and 40 GiB of memory."""
     path = tmp_path / "junk.onnx"
     with path.open("wb") as stream:
         stream.write(start)
@@ -116,8 +118,8 @@ def test_gigabytes_of_junk_are_not_read(start: bytes, tmp_path: Path) -> None:
     assert time.perf_counter() - began < 1
 
 
-def test_over_two_gigabytes_in_one_file(tmp_path: Path) -> None:
-    """A field of 3 GiB, as a broken tool may write: a sentence at once, not protobuf's error."""
+def test_a_graph_over_2_gib_is_refused(tmp_path: Path) -> None:
+    """A field of 3 GiB, as a broken tool may write, is refused at once and not by protobuf."""
     path = tmp_path / "large.onnx"
     with path.open("wb") as stream:
         stream.write(b"\x08\x08\x3a\x80\x80\x80\x80\x0c")  # IR version; a graph of 3 GiB
@@ -126,8 +128,8 @@ def test_over_two_gigabytes_in_one_file(tmp_path: Path) -> None:
         files.load(path)
 
 
-def test_cuts_and_flips_are_sentences() -> None:
-    """A model cut at every length, and with a byte changed: it loads, or ValueError says why."""
+def test_damaged_models_load_or_raise_value_error() -> None:
+    """A model truncated at many lengths, and with one byte changed, loads or raises ValueError."""
     data = linear().SerializeToString()
     rng = np.random.default_rng(0)
     changed = [data[:length] for length in range(0, len(data), 7)]
@@ -142,8 +144,8 @@ def test_cuts_and_flips_are_sentences() -> None:
         assert not said or "expected an ONNX model" in said or "no ONNX model" in said
 
 
-def test_the_outline_refuses_no_model(tmp_path: Path) -> None:
-    """What protobuf reads is read, from a file as from bytes."""
+def test_loading_without_weights_accepts_what_protobuf_accepts(tmp_path: Path) -> None:
+    """A file that protobuf reads is read, from a path as from bytes."""
     rng = np.random.default_rng(1)
     data = linear().SerializeToString()
     seen = 0

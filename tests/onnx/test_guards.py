@@ -1,4 +1,4 @@
-"""The checks of myops.onnx.export: each finds what it is there for, and leaves the rest alone."""
+"""The checks of myops.onnx.export: each finds its kind of fault, and accepts correct files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import onnx
 import pytest
 import torch
 import torch.nn.functional as F
-from guard_models import A, AddFunction, B, Model, assert_fails, made
+from guard_models import A, AddFunction, B, Model, assert_fails, exported_negation
 
 import myops
 import myops.onnx
@@ -48,7 +48,7 @@ _library.impl("solid", taken_apart, "CompositeExplicitAutograd")
 add = AddFunction.apply  # an alias that is older than the check
 
 
-def test_a_symbolic_that_the_exporter_ignores() -> None:
+def test_a_symbolic_that_the_exporter_ignores_is_refused() -> None:
     text = r"AddFunction\.symbolic writes acme::MyAdd, but .*register_symbolic"
     assert_fails("lost_node", text, Model(lambda a, b: add(a, b).relu()), A, B)
     model = export(Model(lambda a, b: add(a, b).relu()), (A, B), skip_checks=["lost_node"])
@@ -90,16 +90,16 @@ FUNCTIONS = [WithoutContext, WithAnyArguments, WithDefault, WithPartial, Decorat
 
 @pytest.mark.parametrize("apply_is_in_c", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_symbolic_beside_any_forward(
+def test_a_lost_symbolic_is_found_beside_any_forward(
     function: Any, apply_is_in_c: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if apply_is_in_c:  # as from torch 2.14 on; before, one in C stands behind that in Python
+    if apply_is_in_c:  # as from torch 2.14 on; before, the function in Python calls one in C
         monkeypatch.setattr(_calls, "_APPLY_CODE", None)
     text = rf"{function.__name__}\.symbolic writes acme::MyAdd"
     assert_fails("lost_node", text, Model(lambda a, b: function.apply(a, b).relu()), A, B)
 
 
-def test_a_symbolic_that_the_exporter_reads() -> None:
+def test_a_symbolic_that_the_exporter_uses_is_accepted() -> None:
     model = export(
         Model(lambda a, b: add(a, b).relu()), (A, B), exporter="torchscript",
         skip_checks=["numbers"],
@@ -111,14 +111,14 @@ def test_a_symbolic_of_standard_operators_is_not_lost() -> None:
     export(Model(lambda a, b: StandardFunction.apply(a, b)), (A, B))
 
 
-def test_an_operator_that_is_taken_apart() -> None:
+def test_a_decomposed_custom_operator_is_refused() -> None:
     def forward(x: torch.Tensor) -> Any:
         return torch.ops.myops_guards_test.triple(x)
 
     assert_fails("lost_node", "calls the operator myops_guards_test::triple", Model(forward), A)
 
 
-def test_an_operator_whose_result_is_built_in() -> None:
+def test_a_custom_operator_with_a_built_in_result_is_refused() -> None:
     def forward(x: torch.Tensor) -> Any:
         return x + torch.ops.myops_guards_test.solid(x).sum().item()
 
@@ -127,7 +127,7 @@ def test_an_operator_whose_result_is_built_in() -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_an_operator_whose_result_nobody_reads(exporter: str) -> None:
+def test_a_custom_operator_with_an_unused_result_is_accepted(exporter: str) -> None:
     def forward(x: torch.Tensor) -> Any:
         torch.ops.myops_guards_test.solid(x)
         return x + 1
@@ -135,12 +135,12 @@ def test_an_operator_whose_result_nobody_reads(exporter: str) -> None:
     export(Model(forward), A, exporter=exporter)
 
 
-def test_our_operators_may_be_lowered_on_purpose() -> None:
+def test_target_onnx_lowers_our_operators() -> None:
     model = export(Model(myops.my_add), (A, B), target="onnx", exporter="torchscript")
     assert "MyAdd" not in [node.op_type for node in model.graph.node]
 
 
-def test_nodes_in_branches_count() -> None:
+def test_nodes_in_branches_are_not_lost() -> None:
     class Branches(torch.nn.Module):
         def forward(self, x: torch.Tensor, flag: bool) -> torch.Tensor:
             if flag:
@@ -154,7 +154,7 @@ def test_nodes_in_branches_count() -> None:
 # -- frozen_input -------------------------------------------------------------------------------
 
 
-def test_a_factor_that_is_read_into_python() -> None:
+def test_a_factor_read_by_item_is_refused() -> None:
     class Enlarge(torch.nn.Module):
         def forward(self, image: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
             return F.interpolate(image, scale_factor=factor.item())
@@ -164,7 +164,7 @@ def test_a_factor_that_is_read_into_python() -> None:
     assert_fails("frozen_input", text, Enlarge(), *args, exporter="torchscript")
 
 
-def test_an_input_that_is_built_in_by_half() -> None:
+def test_a_partly_frozen_input_is_refused() -> None:
     def forward(x: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
         return x * shift + shift.item()
 
@@ -173,8 +173,8 @@ def test_an_input_that_is_built_in_by_half() -> None:
     assert_fails("frozen_input", text, Model(forward), *args, exporter="torchscript")
 
 
-def test_an_input_that_stays_without_influence() -> None:
-    """It is in the graph, but only where it changes nothing."""
+def test_an_input_without_effect_in_the_file_is_refused() -> None:
+    """The input is in the graph, but has no effect."""
 
     def forward(x: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
         return x + shift.item() + 0 * shift
@@ -184,7 +184,7 @@ def test_an_input_that_stays_without_influence() -> None:
     assert_fails("frozen_input", text, Model(forward), *args, exporter="torchscript")
 
 
-def test_a_branch_on_a_mask() -> None:
+def test_a_branch_on_a_mask_is_refused() -> None:
     def forward(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return x + 1 if mask.all() else x * 2 + 0 * mask.float().sum()
 
@@ -192,7 +192,7 @@ def test_a_branch_on_a_mask() -> None:
     assert_fails("frozen_input", "'mask'", Model(forward), A, mask, exporter="torchscript")
 
 
-def test_an_index_that_is_read_into_python() -> None:
+def test_an_index_read_by_tolist_is_refused() -> None:
     def forward(x: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
         return x[row.tolist()]
 
@@ -201,8 +201,8 @@ def test_an_index_that_is_read_into_python() -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_inputs_of_every_kind(exporter: str) -> None:
-    """Indices stay legal, masks may be all of one kind, an unused input is nobody's fault."""
+def test_inputs_of_every_kind_are_accepted(exporter: str) -> None:
+    """Indices stay valid, masks may become uniform, and an unused input is no fault."""
 
     class Everything(torch.nn.Module):
         def __init__(self) -> None:
@@ -222,7 +222,7 @@ def test_inputs_of_every_kind(exporter: str) -> None:
     assert names[:5] == ["index", "mask", "pair_0", "pair_1", "named_0"]
 
 
-def test_results_that_vary_are_not_compared() -> None:
+def test_random_results_are_a_warning() -> None:
     with pytest.warns(ExportCheckWarning, match="two runs of the model in PyTorch differ"):
         export(Model(lambda x: x + torch.rand_like(x)), A, exporter="torchscript")
 
@@ -230,11 +230,11 @@ def test_results_that_vary_are_not_compared() -> None:
 # -- opset --------------------------------------------------------------------------------------
 
 
-def test_another_opset_than_the_one_asked_for() -> None:
-    guards.run(made(17, 17), ["opset"])
+def test_another_opset_than_requested_is_refused() -> None:
+    guards.run(exported_negation(17, 17), ["opset"])
     with pytest.raises(ExportCheckError, match="asked for opset 15, but the model has opset 17"):
-        guards.run(made(17, 15), ["opset"])
-    exported = made(17, 17)
+        guards.run(exported_negation(17, 15), ["opset"])
+    exported = exported_negation(17, 17)
     imports = [onnx.helper.make_opsetid("", 18)]
     exported.final.functions.append(
         onnx.helper.make_function("d", "f", ["x"], ["x"], [], imports, [])
@@ -243,7 +243,7 @@ def test_another_opset_than_the_one_asked_for() -> None:
         guards.run(exported, ["opset"])
 
 
-def test_an_opset_that_torch_cannot_give_may_be_accepted() -> None:
+def test_skipping_the_opset_check_accepts_another_opset() -> None:
     model = Model(lambda x: F.grid_sample(x, x.permute(0, 2, 3, 1), align_corners=False))
     with pytest.raises(myops.onnx.LoweringError, match="only gives opset"):
         export(model, torch.rand(1, 2, 4, 4), opset_version=11)
@@ -254,7 +254,7 @@ def test_an_opset_that_torch_cannot_give_may_be_accepted() -> None:
 # -- all ----------------------------------------------------------------------------------------
 
 
-def test_no_file_is_left_and_an_old_one_stays(tmp_path: Path) -> None:
+def test_a_refused_export_leaves_files_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     bad = Model(lambda x, s: x * s.item())
     args = (A, torch.tensor(2.0))
@@ -270,7 +270,7 @@ def test_no_file_is_left_and_an_old_one_stays(tmp_path: Path) -> None:
     assert onnx.load(path).graph.node
 
 
-def test_the_model_and_random_numbers_stay_as_they_were() -> None:
+def test_export_restores_the_model_and_the_random_state() -> None:
     class Counts(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -290,7 +290,7 @@ def test_the_model_and_random_numbers_stay_as_they_were() -> None:
     assert module.calls == 0
 
 
-def test_names_of_checks() -> None:
+def test_names_of_checks_in_skip_checks() -> None:
     assert list(guards.CHECKS) == ["opset", "lost_node", "frozen_input", "numbers"]
     assert guards.chosen("all") == []
     assert guards.chosen(["numbers"]) == ["opset", "lost_node", "frozen_input"]
@@ -304,13 +304,13 @@ class Branching(torch.nn.Module):
 
 
 def test_a_model_with_torch_cond_runs_afterwards() -> None:
-    """It compiles its code, and would not try again if that failed while it was observed."""
+    """torch.cond compiles its code, and would not try again if that failed during the checks."""
     model, x = Branching().eval(), torch.ones(3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ExportCheckWarning)
         myops.onnx.export(model, (x,))
     said = [str(item.message) for item in caught if item.category is ExportCheckWarning]
-    assert len(said) == 1  # the other checks are made all the same
+    assert len(said) == 1  # the other checks run nevertheless
     assert "lost_node: PyTorch does not run the model while it is observed" in said[0]
     with torch.no_grad():
         assert torch.equal(model(x), x + 1)

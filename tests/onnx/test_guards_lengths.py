@@ -1,4 +1,4 @@
-"""Other lengths: which the search tries, and what the checks of export say of them."""
+"""Other lengths: which lengths the search tries, and which errors the checks of export give."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 
 
 def frozen(seed: int) -> tuple[dict[str, int], int, Callable[..., Any], set[int]]:
-    """A computation on two lengths that an exporter may build in, and what the model takes."""
+    """A computation on two lengths that an exporter may build in, and the lengths that the model
+    takes."""
     generator = random.Random(seed)
     unit = generator.choice([1, 1, 2, 4, 7, 8, 14, 32])
     constant = generator.choice([3, 7, 14, 16, 32, 60, 100])
@@ -50,8 +51,8 @@ def frozen(seed: int) -> tuple[dict[str, int], int, Callable[..., Any], set[int]
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_what_a_length_decides_comes_out_in_another_way(tied: bool) -> None:
-    """For every way to compute with lengths and everything that a model may demand of them."""
+def test_the_search_finds_lengths_with_another_result(tied: bool) -> None:
+    """For every way to compute with lengths, and for all conditions on lengths."""
     for seed in range(300):
         example, unit, compute, constants = frozen(seed)
         groups = [Group([((name, 0), length)]) for name, length in example.items()]
@@ -78,8 +79,8 @@ def test_what_a_length_decides_comes_out_in_another_way(tied: bool) -> None:
         assert seen - {before} or possible == {before}, seed
 
 
-def test_lengths_that_keep_their_ratio() -> None:
-    """A mask of a quarter of the size: neither axis changes on its own, nor both by as much."""
+def test_the_search_changes_lengths_in_their_ratio() -> None:
+    """A mask of a quarter of the size: the axes change neither alone nor by the same amount."""
     taken = []
     groups = [Group([(("x", 0), 16)]), Group([(("mask", 0), 4)])]
 
@@ -93,7 +94,7 @@ def test_lengths_that_keep_their_ratio() -> None:
     assert len(taken) > 2
 
 
-def test_a_model_that_takes_nothing_else() -> None:
+def test_the_search_ends_for_a_model_with_one_length() -> None:
     assert not _lengths.explore(
         [Group([(("x", 0), 16)])], [], lambda point: False, lambda: True, lambda point: True
     )
@@ -107,21 +108,21 @@ def patches(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_the_line_that_builds_a_length_in(exporter: str) -> None:
-    """At one more, 44 // 14 == 43 // 14."""
+def test_the_line_that_builds_a_length_in_is_named(exporter: str) -> None:
+    """The next length would not show it: 44 // 14 == 43 // 14."""
     line = patches.__code__.co_firstlineno + 1
     text = rf"length of the example is built in at {__file__}:{line}: return F.interp.*int\(\)"
     x = torch.rand(1, 2, 43, 58)
     assert_fails("numbers", text, Model(patches), x, dynamic_axes=AXES, exporter=exporter)
 
 
-def test_what_torch_export_decided_is_said() -> None:
+def test_conditions_of_torch_export_are_named() -> None:
     text = r"holds only where 14\*\(x.shape\[2\]//14\) == 42"
     assert_fails("numbers", text, Model(patches), torch.rand(1, 2, 43, 58), dynamic_axes=AXES)
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_branch_that_only_far_lengths_take(exporter: str) -> None:
+def test_a_branch_on_a_large_length_is_found(exporter: str) -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[2] > 555 else x + 1
 
@@ -130,8 +131,9 @@ def test_a_branch_that_only_far_lengths_take(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_what_the_model_itself_demands_is_no_fault(exporter: str, no_warnings: None) -> None:
-    """torch.export notes the assert as a condition, and PyTorch refuses where it does not hold."""
+def test_an_assert_of_the_model_is_no_fault(exporter: str, no_warnings: None) -> None:
+    """torch.export records the assert as a condition, and PyTorch refuses lengths that violate
+    it."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         assert x.shape[2] % 14 == 0, "rows come in fourteens"
@@ -140,8 +142,8 @@ def test_what_the_model_itself_demands_is_no_fault(exporter: str, no_warnings: N
     export(Model(forward), torch.rand(1, 2, 28, 5), dynamic_axes=AXES, exporter=exporter)
 
 
-def test_an_axis_that_became_static() -> None:
-    """Torch's exporter makes it static on its own where a suggestion of torch.export says so."""
+def test_an_axis_that_became_static_is_refused() -> None:
+    """torch's exporter makes an axis static if torch.export suggests it."""
     graph = onnx.parser.parse_graph("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)])
     from myops.onnx import guards
@@ -158,7 +160,7 @@ def test_an_axis_that_became_static() -> None:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_equal_values_that_fill_a_longer_axis_are_ties(exporter: str, no_warnings: None) -> None:
-    """The example's values come again at other lengths; runtimes choose among equals freely."""
+    """The values of the example are repeated at other lengths, so there are ties."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x.flatten(1).topk(3).indices
@@ -167,7 +169,7 @@ def test_equal_values_that_fill_a_longer_axis_are_ties(exporter: str, no_warning
 
 
 def test_a_length_of_one_is_a_warning() -> None:
-    """torch's trace writes linspace with a division by one less than the length."""
+    """torch's trace writes linspace with a division by the length minus 1."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x + torch.linspace(0, 1, x.shape[2])[:, None]
@@ -177,7 +179,7 @@ def test_a_length_of_one_is_a_warning() -> None:
         export(Model(forward), x, dynamic_axes={"x": [2]}, exporter="torchscript")
 
 
-def test_time_is_bounded_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_ran_out_of_time_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other_lengths, "SECONDS", 0.05)
     x = torch.rand(1, 2, 64, 64)
     model = torch.nn.Sequential(*[torch.nn.Conv2d(2, 2, 9, padding=4) for _ in range(20)])
@@ -185,7 +187,7 @@ def test_time_is_bounded_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
         export(model, x, dynamic_axes={"input": {2: "h", 3: "w"}}, exporter="torchscript")
 
 
-def test_an_output_of_fixed_shape_that_nobody_saw_at_other_lengths() -> None:
+def test_an_untested_fixed_output_shape_is_a_warning() -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         assert x.shape[2] == 4, "four rows"
         return torch.zeros(2, 3) + x.mean()
@@ -195,7 +197,7 @@ def test_an_output_of_fixed_shape_that_nobody_saw_at_other_lengths() -> None:
                exporter="torchscript")  # fmt: skip
 
 
-def test_lengths_within_a_multiple() -> None:
+def test_the_search_tries_only_declared_multiples() -> None:
     seen = []
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -249,8 +251,8 @@ def following_in_ours(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("forward", [following, following_in_a_constant])
-def test_an_attribute_that_follows_a_length(forward: Any, exporter: str) -> None:
-    """Nobody has a library that runs the node; the error needs none."""
+def test_an_attribute_that_follows_a_length_is_refused(forward: Any, exporter: str) -> None:
+    """No library can run the node; the error does not need one."""
     x = torch.rand(1, 2, 8, 9)
     text = r"height.*follows the length of an input|height.*computed at run time"
     with pytest.raises((ExportCheckError, RuntimeError, ValueError), match=text) as caught:
@@ -262,7 +264,7 @@ def test_an_attribute_that_follows_a_length(forward: Any, exporter: str) -> None
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_an_attribute_of_ours_that_follows_a_length(exporter: str) -> None:
+def test_an_attribute_of_ours_that_follows_a_length_is_refused(exporter: str) -> None:
     x = torch.rand(1, 2, 8, 8)
     text = "follows the length of an input|attribute of an ONNX node cannot"
     with pytest.raises((ExportCheckError, RuntimeError, ValueError), match=text):
@@ -277,7 +279,7 @@ def guarded(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_small_constant_stays(exporter: str, no_warnings: None) -> None:
+def test_a_small_constant_is_kept(exporter: str, no_warnings: None) -> None:
     model = export(Model(guarded), torch.rand(3, 4), exporter=exporter)
     assert "Add" in [node.op_type for node in model.graph.node]
     (got,) = myops.ort.session(model).run(None, {"x": np.zeros((3, 4), np.float32)})
@@ -285,7 +287,7 @@ def test_a_small_constant_stays(exporter: str, no_warnings: None) -> None:
 
 
 def test_a_small_constant_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in an onnxscript where the optimizer cannot be made exact."""
+    """As with an onnxscript whose optimizer cannot be made exact."""
     monkeypatch.delattr("onnxscript.rewriter._matcher.math")
     monkeypatch.setattr("onnxscript.rewriter._matcher.math", __import__("math"), raising=False)
     monkeypatch.setattr(exact_optimizer, "_Exact", lambda: __import__("math"))
@@ -305,12 +307,12 @@ def test_a_small_constant_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPat
         lambda x: torch.round(x * 3),
     ],
 )
-def test_numbers_at_which_nothing_is_certain(forward: Any, no_warnings: None) -> None:
+def test_unstable_results_at_special_values_are_no_fault(forward: Any, no_warnings: None) -> None:
     export(Model(forward), torch.rand(2, 3, 8) + 0.1, exporter="torchscript")
 
 
-def test_a_factor_is_not_made_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would need the memory of the machine."""
+def test_a_scale_factor_is_not_tried_with_large_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large factor would need all memory of the machine."""
     seen = []
 
     def forward(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
@@ -322,7 +324,7 @@ def test_a_factor_is_not_made_large(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(seen) < 10
 
 
-def test_sums_in_another_order_are_not_wrong(no_warnings: None) -> None:
+def test_sums_in_another_order_are_no_fault(no_warnings: None) -> None:
     assert special_values.SECONDS > 0
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64), torch.nn.GELU())

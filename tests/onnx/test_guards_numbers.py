@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from guard_models import A, AddFunction, B, Model, assert_fails, made
+from guard_models import A, AddFunction, B, Model, assert_fails, exported_negation
 
 from myops.onnx import ExportCheckWarning, export, guards
 from myops.onnx.graph import files
@@ -28,7 +28,7 @@ add = AddFunction.apply
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_branch_on_a_length(exporter: str) -> None:
+def test_a_branch_on_a_length_is_refused(exporter: str) -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[0] > 2 else x + 1
 
@@ -38,7 +38,7 @@ def test_a_branch_on_a_length(exporter: str) -> None:
     assert_fails("numbers", text, Model(forward), x, dynamic_axes=axes, exporter=exporter)
 
 
-def test_a_length_that_is_built_in() -> None:
+def test_a_built_in_length_is_refused() -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x + torch.zeros(int(x.shape[0]), 3)
 
@@ -47,7 +47,7 @@ def test_a_length_that_is_built_in() -> None:
     assert_fails("numbers", text, Model(forward), torch.rand(2, 3), **options)
 
 
-def test_a_wrong_symbolic() -> None:
+def test_a_wrong_symbolic_is_refused() -> None:
     class Wrong(AddFunction):
         @staticmethod
         def symbolic(g: Any, a: Any, b: Any) -> Any:
@@ -58,15 +58,15 @@ def test_a_wrong_symbolic() -> None:
     assert_fails("numbers", text, model, A, B, exporter="torchscript")
 
 
-def test_the_place_is_where_it_is_worst() -> None:
+def test_the_reported_position_has_the_largest_excess() -> None:
     # the first error is the larger one, and allowed: 1e-4 of 1000 and of the mean
     found = _difference.compare([np.float32([1000, 1])], [np.float32([1000.12, 1.1])])
     assert found is not None
     assert "at [1]: 1.1, PyTorch 1;" in found.text
 
 
-def test_lengths_that_a_network_can_take() -> None:
-    """A net that only takes even lengths, and one that takes no other length at all."""
+def test_lengths_that_the_model_refuses_are_not_compared() -> None:
+    """A network that takes even lengths only, and one that takes no other length."""
 
     def halves(x: torch.Tensor) -> torch.Tensor:
         return F.max_pool2d(x, 2).repeat_interleave(2, 2).repeat_interleave(2, 3) + x
@@ -83,7 +83,7 @@ def test_lengths_that_a_network_can_take() -> None:
         export(Model(fixed), x, dynamic_axes={"x": {3: "width"}}, exporter="torchscript")
 
 
-def test_lengths_within_stated_limits() -> None:
+def test_lengths_outside_of_declared_limits_are_not_tried() -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         assert x.shape[0] <= 3
         return x * 2
@@ -92,14 +92,14 @@ def test_lengths_within_stated_limits() -> None:
     export(Model(forward), torch.rand(3, 2), dynamic_shapes={"x": {0: batch}})
 
 
-def test_a_library_that_nobody_gave() -> None:
+def test_a_missing_library_is_named() -> None:
     options: dict[str, Any] = {"exporter": "torchscript"}
     text = r"ONNX Runtime knows no operator acme::MyAdd.*libraries="
     model = Model(lambda a, b: add(a, b))
     assert_fails("numbers", text, model, A, B, **options)
 
 
-def test_a_library_that_is_given() -> None:
+def test_a_library_of_the_caller_is_used() -> None:
     extensions = pytest.importorskip("onnxruntime_extensions")
 
     class Inverse(torch.autograd.Function):
@@ -118,27 +118,29 @@ def test_a_library_that_is_given() -> None:
     export(model, x, exporter="torchscript", libraries=[library])
 
 
-def test_dtypes_without_a_kernel_are_no_failure() -> None:
+def test_dtypes_without_a_kernel_are_a_warning() -> None:
     export(torch.nn.Linear(4, 4).half(), A.half(), exporter="torchscript")
     with pytest.warns(ExportCheckWarning, match="not run in ONNX Runtime: .*NOT_IMPLEMENTED"):
         export(torch.nn.Linear(4, 4).bfloat16(), A.bfloat16(), exporter="torchscript")
 
 
-def test_a_model_over_the_limit_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    exported = made(17, 17)
+def test_a_model_over_2_gb_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = exported_negation(17, 17)
     monkeypatch.setattr(files, "LIMIT", 10)
     with pytest.warns(ExportCheckWarning, match="larger than 2 GB"):
         guards.run(exported, ["numbers"])
 
 
-def test_an_error_at_zero() -> None:
+def test_an_error_where_the_expected_value_is_zero() -> None:
     found = _difference.compare([np.zeros(3)], [np.array([0, 1e6, 0])])
     assert found is not None
     assert "error 1e+06 (relative inf) at [1]" in found.text
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-def test_tolerances(dtype: str, rng: np.random.Generator) -> None:
+def test_errors_within_the_tolerance_of_a_dtype_are_accepted(
+    dtype: str, rng: np.random.Generator
+) -> None:
     wanted = rng.standard_normal((4, 5)).astype(dtype)
     allowed = _difference.TOLERANCES[dtype]
     near = wanted.copy()
@@ -166,7 +168,7 @@ def test_tolerances(dtype: str, rng: np.random.Generator) -> None:
         (np.float32([]), np.float32([]), ""),
     ],
 )
-def test_what_counts_as_equal(wanted: Any, got: Any, text: str) -> None:
+def test_equal_and_unequal_results_of_every_kind(wanted: Any, got: Any, text: str) -> None:
     found = _difference.compare([wanted], [got])
     assert ("" if found is None else found.text) == text
 
@@ -175,7 +177,7 @@ def test_what_counts_as_equal(wanted: Any, got: Any, text: str) -> None:
 
 
 class Amplifying(torch.nn.Module):
-    """Sums, of which a large multiple decides: the last bits are in the third digit."""
+    """Sums times a large factor, so that the last bits of the sum change the third digit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -186,15 +188,15 @@ class Amplifying(torch.nn.Module):
         return torch.sin(self.sum(x) * 3e4)
 
 
-def test_rounding_that_the_model_amplifies_is_a_warning() -> None:
+def test_amplified_rounding_is_a_warning() -> None:
     x = torch.rand(4, 256, generator=torch.Generator().manual_seed(0))
     with pytest.warns(ExportCheckWarning, match="changes by as much when the inputs change by a f"):
         exported = export(Amplifying(), x, exporter="torchscript", dynamic_axes={"x": [0]})
     assert exported.graph.node
 
 
-def test_an_amplifying_model_is_refused_where_it_is_wrong() -> None:
-    """The mean of the difference is then far beyond what rounding does."""
+def test_a_fault_in_an_amplifying_model_is_refused() -> None:
+    """The mean of the difference is then far larger than rounding."""
 
     class Wrong(Amplifying):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -209,19 +211,19 @@ def test_an_amplifying_model_is_refused_where_it_is_wrong() -> None:
 
 @pytest.mark.parametrize("wrong", [0, 1])
 def test_a_tie_excuses_nothing_else(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One element that rounding may flip; an error everywhere else is an error."""
+    """Rounding may change one element; errors in other elements are faults."""
     wanted, moved, got = np.zeros(1000), np.zeros(1000), np.zeros(1000)
     moved[3] = got[3] = 1.0
     got[500:] += 0.5 * wrong
-    exported = made(20, 20)
+    exported = exported_negation(20, 20)
     monkeypatch.setattr(exported, "torch_run", lambda changes, watch=None: [moved])
     assert bool(_excuses.excuse(exported, {}, [wanted], [got])) != bool(wrong)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-30])
 def test_noise_excuses_nothing_next_to_zero(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """x / max(x, 1e-9) is 0 there and 1 as soon as x is larger: a file that says 1 is wrong."""
-    exported = made(20, 20)
+    """x / max(x, 1e-9) is 0 at 0 and 1 for larger x, so a file that gives 1 is wrong."""
+    exported = exported_negation(20, 20)
     changes = {exported.inputs.slots[0].name: torch.full((4, 5), value)}
 
     def torch_run(changes: dict[str, torch.Tensor], watch: Any = None) -> list[Any]:
@@ -235,7 +237,7 @@ def test_noise_excuses_nothing_next_to_zero(value: float, monkeypatch: pytest.Mo
 
 def test_results_that_noise_makes_infinite_excuse_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, moved, got = np.ones(10), np.full(10, np.inf), np.full(10, 1e6)
-    exported = made(20, 20)
+    exported = exported_negation(20, 20)
     monkeypatch.setattr(exported, "torch_run", lambda changes, watch=None: [moved])
     assert not _excuses.excuse(exported, {}, [wanted], [got])
 
@@ -251,7 +253,7 @@ class HalfInside(torch.nn.Module):
         return self.last(self.first(x.half()).float().mean((2, 3)))
 
 
-def test_the_narrowest_dtype_decides() -> None:
+def test_the_narrowest_dtype_decides_the_tolerance() -> None:
     torch.manual_seed(0)
     export(HalfInside(), torch.rand(1, 3, 8, 9), exporter="torchscript")
     wanted, got = np.float32([1.0, 2.0]), np.float32([1.0, 2.002])

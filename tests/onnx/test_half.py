@@ -1,4 +1,4 @@
-"""`to_half`: right types, right numbers, the fewest casts, and why nodes stay float32."""
+"""`to_half`: correct types and values, the fewest casts, and the reasons why nodes stay float32."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from precision_models import (
     HALVES,
     INT64,
     X,
-    branches,
     by_name,
     check,
     model,
     network,
     node,
+    random_graph,
     run,
     value,
     weight,
@@ -36,7 +36,9 @@ from myops.onnx.precision.losses import relative_l2
 @pytest.mark.parametrize("keep_io_types", [True, False])
 @pytest.mark.parametrize("runtime", ["cpu", "any"])
 @pytest.mark.parametrize("dtype", list(HALVES))
-def test_a_network(dtype: str, runtime: str, keep_io_types: bool, tmp_path: Path) -> None:
+def test_a_network_is_converted(
+    dtype: str, runtime: str, keep_io_types: bool, tmp_path: Path
+) -> None:
     source = network()
     path = tmp_path / "half.onnx"
     result = myops.onnx.to_half(source, path, dtype=dtype, runtime=runtime,
@@ -59,7 +61,7 @@ def test_a_network(dtype: str, runtime: str, keep_io_types: bool, tmp_path: Path
         assert loss == pytest.approx(result.losses["y"], rel=0.5)
 
 
-def test_all_that_may_be_is_half_without_casts() -> None:
+def test_a_network_of_half_ops_needs_no_casts() -> None:
     result = myops.onnx.to_half(network(), runtime="any")
     assert (result.casts, result.weight_casts) == (0, 0)
     assert {item.precision for item in result.nodes} == {"float16"}
@@ -72,8 +74,8 @@ MANY = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 20)]
 
 @pytest.mark.parametrize("seed", [0, 1, *MANY])
 @pytest.mark.parametrize("runtime", ["cpu", "any"])
-def test_random_graphs_with_bodies(seed: int, runtime: str) -> None:
-    source = branches(seed)
+def test_random_graphs_with_nested_graphs(seed: int, runtime: str) -> None:
+    source = random_graph(seed)
     x = np.random.default_rng(seed).standard_normal((4, 4)).astype(np.float32)
     for dtype, keep in itertools.product(HALVES, (True, False)):
         result = myops.onnx.to_half(source, dtype=dtype, runtime=runtime, keep_io_types=keep,
@@ -88,7 +90,7 @@ def test_random_graphs_with_bodies(seed: int, runtime: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_cut_is_the_best_of_all_assignments(seed: int) -> None:
+def test_least_casts_is_optimal(seed: int) -> None:
     random = np.random.default_rng(seed)
     names = [f"n{place}" for place in range(8)]
     fixed = {name: bool(random.integers(2)) for name in names[:3]}
@@ -110,7 +112,7 @@ def test_the_cut_is_the_best_of_all_assignments(seed: int) -> None:
 
 
 def test_one_cast_serves_all_readers() -> None:
-    """A value in half that three nodes want in float32 is converted once."""
+    """A value in half precision that three nodes read in float32 is converted once."""
     nodes = [node("MyAdd", "x x", "a", "myops"), *(node("Sin", "a", f"s{n}") for n in range(3)),
              node("Sum", "s0 s1 s2", "y")]  # fmt: skip
     result = myops.onnx.to_half(model(nodes, [value("x", [3])], [value("y")]), keep=["Sin"])
@@ -118,7 +120,7 @@ def test_one_cast_serves_all_readers() -> None:
     assert by_name(result)["Sin_s0"].kind == "kept"
 
 
-def test_constants_that_half_cannot_hold_stay() -> None:
+def test_constants_out_of_range_stay_float32() -> None:
     numbers = {"large": -1e9, "tiny": 1e-9, "infinite": -np.inf, "fine": 0.5}
     weights = [weight(name, np.float32([number])) for name, number in numbers.items()]
     nodes = [node("Mul", "x fine", "f"), node("Add", "f tiny", "t"), node("Add", "f large", "l"),
@@ -140,7 +142,7 @@ def test_constants_that_half_cannot_hold_stay() -> None:
 
 
 @pytest.mark.parametrize(("number", "half"), [(0.5, True), (-1e9, False), (1e-9, False)])
-def test_filled_constants(number: float, half: bool) -> None:
+def test_constant_of_shape_out_of_range_stays_float32(number: float, half: bool) -> None:
     """ConstantOfShape holds its number in an attribute."""
     filled = node("ConstantOfShape", "shape", "c", value=numpy_helper.from_array(
         np.float32([number]), "filled"))  # fmt: skip
@@ -153,7 +155,7 @@ def test_filled_constants(number: float, half: bool) -> None:
     assert found.kind == ("" if half else "constant")
 
 
-def test_values_beyond_the_range_stay() -> None:
+def test_values_out_of_range_stay_float32() -> None:
     """x * 300 * 300 overflows float16 on the way to a sum that does not."""
     weights = [weight("w", np.float32([300])), weight("v", np.float32([1e-4]))]
     nodes = [node("Mul", "x w", "a"), node("Mul", "a w", "b"), node("Mul", "b v", "y")]
@@ -165,7 +167,7 @@ def test_values_beyond_the_range_stay() -> None:
     assert result.losses["y"] < 1e-3
 
 
-def test_what_loses_accuracy_stays() -> None:
+def test_nodes_that_lose_accuracy_stay_float32() -> None:
     """The small difference of two large numbers."""
     nodes = [node("Add", "x large", "a"), node("Sub", "a large", "d"), node("Tanh", "d", "y")]
     weights = [weight("large", np.float32([1000]))]
@@ -178,7 +180,7 @@ def test_what_loses_accuracy_stays() -> None:
     assert found["Sub_d"].loss > 0.004
     loose = myops.onnx.to_half(source, runtime="any", data=[{"x": x}], layer_loss=1.0)
     assert by_name(loose)["Sub_d"].precision == "float16"
-    assert found["Add_a"].kind == "accuracy"  # what it makes is what is rounded
+    assert found["Add_a"].kind == "accuracy"  # its result is rounded
     assert "rounding what it makes loses" in found["Add_a"].reason
     assert loose.losses["y"] > 0.05
     assert result.losses["y"] < 2e-3
@@ -212,7 +214,7 @@ def test_weights_are_shared_between_both_precisions() -> None:
     kinds = sorted(tensor.data_type for tensor in result.model.graph.initializer)
     assert kinds == [TensorProto.FLOAT, TensorProto.FLOAT16]
     assert result.losses["y"] < 1e-2
-    # For want of a kernel, one copy in half serves both.
+    # Because one kernel is missing, one copy in half precision serves both nodes.
     stored = myops.onnx.to_half(source, dtype="bfloat16")
     (tensor,) = stored.model.graph.initializer
     assert tensor.data_type == TensorProto.BFLOAT16
@@ -220,7 +222,7 @@ def test_weights_are_shared_between_both_precisions() -> None:
 
 
 @pytest.mark.parametrize("attribute", ["value", "value_float", "value_floats"])
-def test_constant_nodes(attribute: str) -> None:
+def test_constant_nodes_are_converted(attribute: str) -> None:
     given = {"value": weight("", np.float32([[0.25]])), "value_float": 0.25,
              "value_floats": [0.25]}[attribute]  # fmt: skip
     nodes = [node("Constant", "", "c", **{attribute: given}), node("Mul", "x c", "m"),
@@ -232,7 +234,7 @@ def test_constant_nodes(attribute: str) -> None:
         assert result.losses["y"] < 1e-3
 
 
-def test_a_model_that_is_half_already_stays() -> None:
+def test_a_model_in_half_precision_stays_unchanged() -> None:
     once = myops.onnx.to_half(network(), runtime="any")
     feed = {"x": X.astype(np.float16)}
     twice = myops.onnx.to_half(once.model, runtime="any", data=[feed])
@@ -245,7 +247,7 @@ def test_a_model_that_is_half_already_stays() -> None:
     assert again.losses["y"] < 1e-3
 
 
-def test_integers_and_booleans_are_left_alone() -> None:
+def test_integers_and_booleans_keep_their_type() -> None:
     weights = [weight("table", np.random.default_rng(0).random((9, 4), np.float32)),
                weight("four", np.float32(4))]  # fmt: skip
     nodes = [node("Gather", "table ids", "e"), node("Cast", "mask", "m", to=1),
@@ -262,10 +264,10 @@ def test_integers_and_booleans_are_left_alone() -> None:
         kinds = [i.type.tensor_type.elem_type for i in result.model.graph.input]
         assert kinds == [INT64, BOOL]
     casts = {n.output[0]: n.attribute[0].i for n in result.model.graph.node if n.op_type == "Cast"}
-    assert casts["m"] == TensorProto.BFLOAT16  # makes the other type itself: no second cast
+    assert casts["m"] == TensorProto.BFLOAT16  # converts to bfloat16 itself, without a second cast
 
 
-def test_functions_of_the_file_and_bodies_of_ours() -> None:
+def test_functions_are_inlined_and_bodies_kept() -> None:
     inner = helper.make_function(
         "mine", "Block", ["a"], ["b"],
         [helper.make_node("MyAdd", ["a", "a"], ["m"], domain="myops"),
@@ -288,7 +290,7 @@ def test_functions_of_the_file_and_bodies_of_ours() -> None:
     assert relative_l2(expected, got) < 2e-3
 
 
-def test_an_op_that_nothing_describes_is_refused_by_name() -> None:
+def test_unknown_ops_are_refused() -> None:
     nodes = [node("Sin", "x", "s"), node("Foo", "s", "y", "acme")]
     source = model(nodes, [value("x", [3])], [value("y", [3])])
     source.opset_import.append(helper.make_opsetid("acme", 1))
@@ -299,8 +301,8 @@ def test_an_op_that_nothing_describes_is_refused_by_name() -> None:
         myops.onnx.to_half(bad)
 
 
-def test_an_op_that_takes_float32_only() -> None:
-    """Its neighbours are half all the same."""
+def test_an_op_without_float16_stays_float32() -> None:
+    """Its neighbours become half precision nevertheless."""
     nodes = [node("Tanh", "x", "t"), node("NonMaxSuppression", "boxes scores", "n"),
              node("Sin", "t", "y")]  # fmt: skip
     inputs = [value("x", [3]), value("boxes", [1, 2, 4]), value("scores", [1, 1, 2])]

@@ -1,4 +1,4 @@
-"""`to_half`: coordinates, sizes and indices stay float32, and what other types lie between."""
+"""`to_half`: coordinates, sizes and indices stay float32, also if other types are between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import myops.onnx
 
 
 def test_scales_sizes_and_grids_stay_float32() -> None:
-    """Scales that are computed, a grid made of a data-dependent shift, boxes."""
+    """Computed scales, a grid from a computed shift, boxes."""
     weights = [weight("one", np.float32([1, 1])), weight("k", np.float32([0.9]))]
     nodes = [
         node("Mul", "factor one", "scaled"), node("Concat", "one scaled", "scales", axis=0),
@@ -46,8 +46,8 @@ def test_scales_sizes_and_grids_stay_float32() -> None:
     assert result.losses["y"] < 1e-3
 
 
-def test_indices_computed_in_float_stay_right() -> None:
-    """Positions of 3001 rows times 1.0: float16 has no 3001."""
+def test_indices_computed_in_float_stay_float32() -> None:
+    """Positions of 3001 rows: float16 cannot represent 3001."""
     weights = [weight("half", np.float32([0.5])), weight("table", np.arange(1600, dtype="f4"))]
     nodes = [
         node("Shape", "x", "s"), node("Gather", "s first", "n"),
@@ -79,7 +79,7 @@ class Enlarge(torch.nn.Module):
 @pytest.mark.parametrize("runtime", ["cpu", "any"])
 @pytest.mark.parametrize("dtype", list(HALVES))
 def test_scales_in_float64_are_computed_in_float32(dtype: str, runtime: str) -> None:
-    """In half, 2.0 * 1.1 is another factor, and 100 rows become 219 instead of 220."""
+    """In float16, 2.0 * 1.1 is another factor, and 100 rows would become 219 instead of 220."""
     x, factor = torch.rand(1, 1, 100, 40), torch.tensor([2.0, 1.0])
     source = myops.onnx.export(
         Enlarge(), (x, factor), input_names=["x", "factor"], output_names=["y"],
@@ -98,7 +98,7 @@ def test_scales_in_float64_are_computed_in_float32(dtype: str, runtime: str) -> 
 
 
 @pytest.mark.parametrize("target", [TensorProto.DOUBLE, TensorProto.INT32, TensorProto.BOOL])
-def test_a_cast_to_another_type_stays_one(target: int) -> None:
+def test_a_cast_to_another_type_keeps_its_type(target: int) -> None:
     nodes = [node("Tanh", "x", "t"), node("Cast", "t", "y", to=target)]
     source = model(nodes, [value("x", [5])], [value("y", [5], target)])
     x = np.float32([-2, -0.4, 0, 0.7, 3])

@@ -1,4 +1,4 @@
-"""`to_half`: which kernels a runtime has, arguments, the report, and files."""
+"""`to_half`: the kernels of a runtime, arguments, the report, and files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from myops.onnx.precision.losses import relative_l2
 
 
 def executed(made: onnx.ModelProto, x: Any, prefix: Path) -> list[str]:
-    """The op types that ONNX Runtime runs, as its profiler tells; none if it refuses the model."""
+    """The op types that ONNX Runtime runs, according to its profiler; none if it refuses the
+    model."""
     options = onnxruntime.SessionOptions()
     options.enable_profiling, options.log_severity_level = True, 4
     options.profile_file_prefix = str(prefix)
@@ -42,8 +43,10 @@ def executed(made: onnx.ModelProto, x: Any, prefix: Path) -> list[str]:
 
 @pytest.mark.parametrize("op_type", ["Concat", "Identity", "Relu", "Sigmoid", "Sin", "Transpose"])
 @pytest.mark.parametrize("dtype", list(HALVES))
-def test_the_probe_tells_kernels_from_casts(dtype: str, op_type: str, tmp_path: Path) -> None:
-    """What ONNX Runtime runs in half itself, and what it refuses or puts casts around."""
+def test_missing_kernels_are_those_that_onnxruntime_lacks(
+    dtype: str, op_type: str, tmp_path: Path
+) -> None:
+    """ONNX Runtime has a kernel in half precision, or refuses the node, or puts casts around it."""
     imports, number = [helper.make_opsetid("", 20)], HALVES[dtype]
     made = node(op_type, "x", "y", **({"axis": 0} if op_type == "Concat" else {}))
     graph = helper.make_graph([made], "g", [value("x", [2], number)], [value("y", [2], number)])
@@ -58,7 +61,7 @@ def test_the_probe_tells_kernels_from_casts(dtype: str, op_type: str, tmp_path: 
     assert not kernels.missing(made, {0: 1}, {0: 1}, imports, 9)
 
 
-def test_arguments() -> None:
+def test_wrong_arguments_are_refused() -> None:
     source = network()
     for wrong, text in (
         ({"dtype": "float8"}, "dtype"), ({"runtime": "gpu"}, "runtime"),
@@ -72,7 +75,9 @@ def test_arguments() -> None:
             myops.onnx.to_half(source, **wrong)  # type: ignore[arg-type]
 
 
-def test_the_report_in_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_as_text_json_and_html(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = myops.onnx.to_half(network(), data=[{"x": X}], keep_io_types=True)
     result.print()
     text = capsys.readouterr().out
@@ -87,7 +92,7 @@ def test_the_report_in_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "float16" in page
 
 
-def test_large_models_with_external_data(tmp_path: Path) -> None:
+def test_external_data_is_read(tmp_path: Path) -> None:
     """Weights in other files are read, and the new ones are in the file."""
     source = network()
     path = tmp_path / "outside.onnx"

@@ -9,11 +9,11 @@ from onnx import parser
 from myops.onnx import lowering
 from myops.onnx.graph import inner_graphs
 
-# x + w * y, with names that stand for something else around it, and `w` from there.
+# x + w * y; the names x and y1 have other meanings outside, and w is from outside.
 BODY = "body (float[] x, float[] y) => (float[] z) { y1 = Mul(y, w) z = Add(x, y1) }"
 
 
-def test_own_names_are_fresh_and_others_stay() -> None:
+def test_own_names_of_an_inner_graph_are_made_unique() -> None:
     used = {"x", "y1"}
 
     def fresh(name: str) -> str:
@@ -30,8 +30,8 @@ def test_own_names_are_fresh_and_others_stay() -> None:
     assert [item.name for item in graph.input] == ["x", "y"]  # a copy was renamed
 
 
-def test_what_only_an_inner_graph_reads_is_kept() -> None:
-    """The weight w comes from a node that no other node needs."""
+def test_nodes_read_only_by_an_inner_graph_are_kept() -> None:
+    """The weight w comes from a node that only the inner graph reads."""
     site = lowering.Site(None, "node", ["start", "rows"], [], [], [], {})  # type: ignore[arg-type]
     names = iter(range(100))
     builder = lowering.Builder(site, 18, lambda hint: f"{hint}_{next(names)}", "")

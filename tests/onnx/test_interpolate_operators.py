@@ -1,4 +1,4 @@
-"""torch's own interpolation in unchanged models: written as our node, run on our kernel.
+"""torch's own interpolation in unchanged models: exported as our node, and run by our kernel.
 
 The cases are every operator behind torch.nn.functional.interpolate; the references are torch's own
 kernel, and ONNX Runtime on the exported file.
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 
 
 class Resized(torch.nn.Module):
-    """As people write it; `by` is how the size is given."""
+    """Usual calls of F.interpolate; `by` is how the size is given."""
 
     def __init__(self, by: str, **options: Any) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def options(name: str) -> dict[str, Any]:
 
 
 def case(name: str, exporter: str) -> Any:
-    """dynamo takes seconds for each: in `make test` some."""
+    """An export with dynamo takes seconds, so `make test` has one."""
     few = exporter == "torchscript" or name in ("_upsample_bicubic2d_aa",)
     return (name, exporter) if few else pytest.param(name, exporter, marks=pytest.mark.slow)
 
@@ -88,7 +88,7 @@ def test_every_operator_is_written_as_our_node(name: str, exporter: str) -> None
 @pytest.mark.parametrize("opset", [9, 13, 18, 20])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_antialias_needs_no_registration(mode: str, opset: int) -> None:
-    """torch's trace "does not know" it; our standard form is right from opset 9 on."""
+    """torch's trace does not support it; our standard form is right from opset 9 on."""
     x, other, axes = example(2)
     model = Resized("recomputed" if opset == 13 else "size", mode=mode, antialias=True,
                     align_corners=opset == 18)  # fmt: skip
@@ -98,7 +98,7 @@ def test_antialias_needs_no_registration(mode: str, opset: int) -> None:
         np.testing.assert_allclose(run(exported, other), model(other).numpy(), atol=1e-5)
 
 
-def test_antialias_by_a_factor_through_torch_export() -> None:
+def test_antialias_by_a_factor_with_dynamo() -> None:
     """torch's translation is silently wrong there: docs/opset_matrix.md."""
     x, other, axes = example(2)
     model = Resized("factors", mode="bilinear", antialias=True)
@@ -107,7 +107,7 @@ def test_antialias_by_a_factor_through_torch_export() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::myops.onnx.ExportCheckWarning")
-def test_the_switch() -> None:
+def test_register_interpolate_argument_and_patch() -> None:
     x, _, axes = example(2)
     plain = Resized("factor", mode="bilinear")
     antialiased = Resized("size", mode="bilinear", antialias=True)
@@ -121,7 +121,7 @@ def test_the_switch() -> None:
     assert not [name for name in registry.names() if "upsample" in name]
 
 
-def test_a_registration_of_the_users_stays() -> None:
+def test_a_symbolic_of_the_user_replaces_ours() -> None:
     x, _, _ = example(2)
     name = "aten::_upsample_bilinear2d_aa"
     myops.onnx.register_symbolic(name, lambda g, x, *rest: g.op("acme::Mine", x))
@@ -136,8 +136,8 @@ def test_a_registration_of_the_users_stays() -> None:
         register.unregister(name)
 
 
-def test_plain_torch_export_after_registering() -> None:
-    """In a process of its own would be cleaner, but the registrations can be taken back."""
+def test_plain_torch_export_uses_the_registration() -> None:
+    """In this process, because the registrations can be removed again."""
     from myops.onnx.symbolics import register
 
     x, _, _ = example(2)
@@ -172,7 +172,7 @@ def test_the_patch_runs_our_kernel(name: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(got.double(), reference, atol=max(eps, 1e-5), rtol=4 * eps)
 
 
-def test_the_patch_is_undone_and_leaves_integers_alone() -> None:
+def test_the_patch_is_undone_and_skips_integers() -> None:
     x = example(2)[0]
     image = (x * 255).to(torch.uint8)
     before = [F.interpolate(item, scale_factor=1.7, mode="bilinear") for item in (x, image)]
@@ -200,8 +200,8 @@ def test_gradients_and_scripted_models_under_the_patch() -> None:
         assert torch.equal(scripted(x.detach()), wanted)
 
 
-def test_lengths_that_do_not_follow_from_the_factors() -> None:
-    """Nobody but a direct call of the operator does that; torch's kernel takes the factors then."""
+def test_the_patch_skips_sizes_that_contradict_the_factors() -> None:
+    """Only a direct call of the operator can do that; torch's kernel then uses the factors."""
     x = example(2)[0]
     call = (x, [5, 6], False, 0.9, 0.9)
     before = torch.ops.aten.upsample_bilinear2d(*call)
@@ -212,8 +212,8 @@ def test_lengths_that_do_not_follow_from_the_factors() -> None:
 # -- what registered functions get --------------------------------------------------------------
 
 
-def test_lists_of_floats_are_doubles() -> None:
-    """torch's trace makes them float32: 1.7 was 1.7000000476837158."""
+def test_float_lists_reach_a_symbolic_as_float64() -> None:
+    """torch's trace stores them in float32, where 1.7 is 1.7000000476837158."""
     seen = []
 
     def write(g: Any, x: Any, sizes: Any, factors: Any) -> Any:
@@ -232,8 +232,8 @@ def test_lists_of_floats_are_doubles() -> None:
     assert seen == [(None, [1.7, 0.6])]
 
 
-def test_one_pixel_wide_is_torchs_fault() -> None:
-    """With antialias, torch gives all rows the values of the first; the file is right."""
+def test_antialias_of_one_column_warns_of_the_fault_of_torch() -> None:
+    """With antialias, torch gives all rows the values of the first row; the file is right."""
 
     class Narrow(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""lower: every graph and function is reached, and refusals say what to do."""
+"""lower: nodes in every graph and function are lowered, and refusals say what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCALE_2 = np.float32([1, 1, 2, 2])
 
 @pytest.mark.parametrize("opset", [7, 11, 13, 20])
 @pytest.mark.parametrize("dtype", _description.OPS["my_add"].types["T"])
-def test_my_add(rng: np.random.Generator, dtype: str, opset: int) -> None:
+def test_my_add_is_lowered_in_every_dtype(rng: np.random.Generator, dtype: str, opset: int) -> None:
     if dtype == "bfloat16":
         pytest.importorskip("ml_dtypes")
     a, b = random_array(rng, (3, 1), dtype), random_array(rng, (1, 4), dtype)
@@ -46,7 +46,7 @@ def test_my_add(rng: np.random.Generator, dtype: str, opset: int) -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_nodes_in_branches_and_loops(flag: bool) -> None:
+def test_nodes_in_branches_and_loops_are_lowered(flag: bool) -> None:
     model, feeds = branches()
     standard = lower(model)
     check(standard)
@@ -56,7 +56,7 @@ def test_nodes_in_branches_and_loops(flag: bool) -> None:
     np.testing.assert_array_equal(result, 9 * chosen)
 
 
-def test_nodes_in_functions_of_others() -> None:
+def test_nodes_in_functions_are_lowered() -> None:
     inner = helper.make_function(
         "other", "Grow", ["x"], ["y"],
         [helper.make_node("Constant", [], ["s"], value_floats=[1.0, 3.0]),
@@ -74,7 +74,7 @@ def test_nodes_in_functions_of_others() -> None:
     np.testing.assert_array_equal(run_plain(standard, {"X": x})[0], np.repeat(x, 3, axis=1))
 
 
-def test_two_nodes_of_one_name() -> None:
+def test_two_nodes_with_one_name_are_lowered() -> None:
     info = helper.make_tensor_value_info
     nodes = [helper.make_node("MyAdd", ["X", "X"], ["M"], "same", domain="myops"),
              helper.make_node("MyAdd", ["M", "X"], ["Y"], "same", domain="myops")]  # fmt: skip
@@ -83,7 +83,7 @@ def test_two_nodes_of_one_name() -> None:
     assert run_plain(standard, {"X": np.float32([1, 2])})[0].tolist() == [7, 14]
 
 
-def test_constants_that_nobody_reads_any_more_go() -> None:
+def test_unused_constants_are_removed() -> None:
     x = np.zeros((1, 1, 4, 4), np.float32)
     call = Call(x, scales=np.float64([2, 2]), attributes={"axes": [2, 3], "mode": "linear"})
     model = resize_model(call)[0]
@@ -96,7 +96,7 @@ def test_constants_that_nobody_reads_any_more_go() -> None:
     assert run_plain(standard, {"X0": x})[0].shape == (1, 1, 8, 8)
 
 
-def test_another_opset() -> None:
+def test_lowering_converts_to_another_opset() -> None:
     call = Call(np.zeros((1, 1, 4, 4), np.float32), scales=SCALE_2, attributes={"mode": "linear"})
     standard = lower(resize_model(call, 17)[0], opset=13)
     assert [(item.domain, item.version) for item in standard.opset_import] == [("", 13)]
@@ -122,7 +122,7 @@ def test_refusals_name_node_opset_reason_and_remedy() -> None:
     assert isinstance(LoweringError("text"), ValueError)
 
 
-def test_an_op_without_a_standard_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_op_without_a_standard_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _libraries.OURS.standard_form(_description.OPS["my_add"])
     monkeypatch.setitem(_libraries.OURS._standards, "my_add", None)
     info = helper.make_tensor_value_info
@@ -131,7 +131,7 @@ def test_an_op_without_a_standard_form(monkeypatch: pytest.MonkeyPatch) -> None:
         lower(model_of([node], [info("X", 1, [2])], [info("Y", 1, [2])]))
 
 
-def test_models_without_our_nodes_stay_as_they_are() -> None:
+def test_models_without_our_nodes_stay_unchanged() -> None:
     info = helper.make_tensor_value_info
     relu = helper.make_node("Relu", ["X"], ["Y"])
     model = model_of([relu], [info("X", 1, [2])], [info("Y", 1, [2])])

@@ -1,4 +1,5 @@
-"""What `export` refuses, the matrix calls wrong, and the other way round: they check alike."""
+"""Models that `export` refuses are wrong in the matrix, and the reverse: both use the same
+checks."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ MODELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] =
 
 @functools.cache
 def refused(name: str, exporter: str) -> bool:
-    """Whether `export` does not write the file, be it that torch cannot."""
+    """Whether `export` refuses the model, also because torch cannot export it."""
     function, args, axes = MODELS[name]
     names = {"x": {axis: f"length{axis}" for axis in axes}} if axes else None
     try:
@@ -76,7 +77,7 @@ def refused(name: str, exporter: str) -> bool:
 def measured(name: str, exporter: str, through: str, **options: Any) -> Any:
     function, args, axes = MODELS[name]
     other = []
-    if axes:  # lengths for which a wrong file may happen to be right: the checks try more
+    if axes:  # a wrong file may be right at these lengths by chance; the checks try more
         shape = list(X.shape)
         for axis in axes:
             shape[axis] += 1
@@ -89,7 +90,7 @@ def measured(name: str, exporter: str, through: str, **options: Any) -> Any:
     ("name", "exporter", "through"),
     covering([*MODELS], ["torchscript", "dynamo"], ["torch", "myops"]),
 )
-def test_the_matrix_says_what_export_says(name: str, exporter: str, through: str) -> None:
+def test_the_matrix_and_export_agree(name: str, exporter: str, through: str) -> None:
     cell = measured(name, exporter, through)
     built_in = name == "a Python number" and through == "torch"  # where export makes it an input
     if refused(name, exporter) or built_in:
@@ -100,8 +101,8 @@ def test_the_matrix_says_what_export_says(name: str, exporter: str, through: str
         assert cell.verdict == OK, cell
 
 
-def test_the_table_has_both_kinds() -> None:
-    """Else the test above could not fail."""
+def test_the_models_are_both_accepted_and_refused() -> None:
+    """Otherwise the test above could not fail."""
     found = {name: refused(name, "torchscript") for name in MODELS}
     assert {"right", "right, dynamic", "right, two inputs", "ours"} == {
         name for name, bad in found.items() if not bad and name != "a lost operator"
@@ -112,11 +113,13 @@ def test_the_table_has_both_kinds() -> None:
 @pytest.mark.parametrize(("options", "verdict"), [
     ({}, BAD), ({"constants": ["gain"]}, {OK}), ({"checks": False}, {OK}),
 ])  # fmt: skip
-def test_numbers_that_are_meant(options: dict[str, Any], verdict: set[str]) -> None:
+def test_constants_and_checks_options_accept_a_fixed_number(
+    options: dict[str, Any], verdict: set[str]
+) -> None:
     assert measured("a Python number", "torchscript", "torch", **options).verdict in verdict
 
 
-def test_a_tolerance_holds_for_the_checks_too() -> None:
+def test_the_tolerance_applies_to_the_checks() -> None:
     class Rough(nn.Module):
         def forward(self, x: Any) -> Any:
             return x * (1.003 if torch.onnx.is_in_onnx_export() else 1.0)
@@ -136,7 +139,7 @@ def test_dtypes_pass_through_the_checks(dtype: torch.dtype) -> None:
     assert opset_matrix(cases, [17], ["torchscript"]).cells[0].verdict == OK
 
 
-def test_on_the_command_line(tmp_path: Path) -> None:
+def test_command_fails_on_a_wrong_cell(tmp_path: Path) -> None:
     from test_matrix_report import run
 
     (tmp_path / "net.py").write_text(

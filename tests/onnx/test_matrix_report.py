@@ -1,4 +1,4 @@
-"""How the opset matrix is shown and asked for, and the committed page."""
+"""How the opset matrix is shown, the command, and the committed page."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def essence(cell: Cell) -> Any:
     return cell.case, cell.exporter, cell.opset, cell.verdict, cell.reason, cell.written, sizes
 
 
-def test_json_gives_the_matrix_back(matrix: Matrix, tmp_path: Path) -> None:
+def test_json_round_trip_keeps_the_matrix(matrix: Matrix, tmp_path: Path) -> None:
     matrix.cells.append(Cell("relu", "torchscript", 20, WRONG, math.inf, reason="shape"))
     matrix.save(tmp_path / "matrix.json")
     found = json.loads((tmp_path / "matrix.json").read_text())
     again = Matrix.read(tmp_path / "matrix.json")
     matrix.cells.pop()
-    # Of the package; torch itself may add what it was built for, as in 2.15.0+cu132.
+    # The version of the package; torch.__version__ may have a suffix, as in 2.15.0+cu132.
     assert found["versions"]["torch"] == importlib.metadata.version("torch")
     assert torch.__version__.startswith(found["versions"]["torch"])
     assert again.cells.pop().error == math.inf
@@ -129,7 +129,7 @@ def test_the_terminal_table_fits_80_columns(matrix: Matrix, encoding: str, symbo
     assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
 
 
-def test_a_matrix_with_holes_and_with_every_verdict() -> None:
+def test_a_matrix_with_missing_cells_and_every_verdict() -> None:
     cells = [
         Cell("one", "dynamo", 18, OK, 0.0),
         Cell("two", "torchscript", 9, LOST, 0.0, reason="a"),
@@ -155,7 +155,7 @@ def test_a_matrix_with_holes_and_with_every_verdict() -> None:
     assert "0 cells" in empty._repr_html_()
 
 
-def test_numbers_and_ranges() -> None:
+def test_errors_and_opset_ranges_are_shortened() -> None:
     errors = (0.0, 2.4e-6, 0.977, 12.34, 1e30, math.inf, None)
     assert [layout.number(item) for item in errors] == [
         "0", "2e-6", "0.98", "12", "1e+30", "inf", "",
@@ -193,7 +193,7 @@ def model(tmp_path: Path) -> str:
     return str(tmp_path / "matrix_model.py")
 
 
-def test_as_a_user_runs_it(tmp_path: Path) -> None:
+def test_command_writes_html_and_markdown(tmp_path: Path) -> None:
     command = ["-m", "myops", "matrix", "interpolate", "--opsets", "10-11",
                "--exporter", "torchscript", "--case", "bilinear, scale_factor", "--details",
                "-o", str(tmp_path / "page.html"), "-o", str(tmp_path / "page.md")]  # fmt: skip
@@ -205,7 +205,7 @@ def test_as_a_user_runs_it(tmp_path: Path) -> None:
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
-def test_targets(model: str) -> None:
+def test_command_accepts_cases_models_and_functions(model: str) -> None:
     for name, rows in (("cases", ["right", "wrong"]), ("single", ["single"]),
                        ("made", ["right", "wrong"])):  # fmt: skip
         done = run(f"{model}:{name}", "--opsets", "17", "--exporter", "torchscript", "--json")
@@ -213,7 +213,7 @@ def test_targets(model: str) -> None:
         assert [cell["case"] for cell in json.loads(done.stdout)["cells"]] == rows
 
 
-def test_a_crash_costs_one_cell(tmp_path: Path) -> None:
+def test_a_crash_affects_one_cell_only(tmp_path: Path) -> None:
     text = (
         MODEL
         + """
@@ -238,7 +238,7 @@ crashing = {"fatal": (fatal, (torch.ones(3),)), "calm": (torch.relu, (torch.ones
     assert "died" in cells[0]["reason"]
 
 
-def test_fail_on(model: str) -> None:
+def test_fail_on_selects_the_verdicts(model: str) -> None:
     common = (f"{model}:cases", "--opsets", "17", "--exporter", "torchscript")
     assert run(*common).exit_code == 0
     assert run(*common, "--fail-on", "wrong").exit_code == 1
@@ -262,13 +262,13 @@ def test_fail_on(model: str) -> None:
         (("no_such_file.py:cases",), "no such file"),
     ],
 )
-def test_mistakes(words: tuple[str, ...], said: str) -> None:
+def test_wrong_arguments_of_the_command_are_refused(words: tuple[str, ...], said: str) -> None:
     done = run(*words)
     assert isinstance(done.exception, (ValueError, FileNotFoundError))
     assert said in str(done.exception)
 
 
-def test_a_target_of_another_kind(model: str) -> None:
+def test_a_target_of_another_kind_is_refused(model: str) -> None:
     assert "expected (model, args)" in str(run(f"{model}:nonsense").exception)
 
 
@@ -280,13 +280,13 @@ def committed() -> Matrix:
     return Matrix.read(DOCS / "opset_matrix.json")
 
 
-def test_the_page_is_what_the_json_says(committed: Matrix) -> None:
+def test_the_committed_page_is_made_from_the_json(committed: Matrix) -> None:
     assert (DOCS / "opset_matrix.md").read_text(encoding="utf-8") == committed.to_markdown()
     assert committed.cases == list(built_in.interpolate())
     assert committed.exporters == ["torchscript", "dynamo"]
 
 
-def test_our_rows_are_right_wherever_they_can_be(committed: Matrix) -> None:
+def test_our_rows_are_right_at_every_opset_that_has_a_form(committed: Matrix) -> None:
     ours = [cell for cell in committed.cells if cell.case.startswith("myops ")]
     assert {cell.verdict for cell in ours} == {OK, REFUSED, LOAD_ERROR}
     fixed = [cell for cell in ours if "dynamic" not in cell.case]
@@ -300,7 +300,7 @@ def test_our_rows_are_right_wherever_they_can_be(committed: Matrix) -> None:
     assert sum(cell.verdict == OK for cell in fixed) > 0.8 * len(fixed)
 
 
-def test_a_sample_of_the_committed_matrix_is_measured_again(committed: Matrix) -> None:
+def test_a_sample_of_the_committed_matrix_is_reproduced(committed: Matrix) -> None:
     if committed.versions != report.versions():
         pytest.skip(f"measured with {committed.software()}, not the versions installed here")
     chooser, sample = random.Random(7), []

@@ -1,4 +1,4 @@
-"""`myops.onnx.module_paths`: which nodes came from which PyTorch module."""
+"""`myops.onnx.module_paths`: the PyTorch module of each node."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_every_call_of_a_module_with_nodes_is_found(containers):
     assert counts["conv"] == 3
 
 
-def test_regions_chain_through_the_calls(containers):
-    """What a call reads is what the call before it made: the data flow of the model's forward."""
+def test_outputs_of_a_region_are_inputs_of_the_next(containers):
+    """Each call reads the result of the call before, as in the model's forward."""
     _, proto, calls = containers
     chain = [("conv", 0), ("conv", 1), ("conv_1", 0), ("conv", 2), ("block", 0), ("block", 1),
              ("block_1", 0), ("only", 0), ("one.a", 0), ("one.b.0", 0), ("two.a", 0),
@@ -58,7 +58,7 @@ def test_regions_hold_the_nodes_that_compute_the_module(containers):
     assert same.nodes == regions(proto, "only.0.0", calls=calls)[0].nodes
 
 
-def test_without_calls_the_file_alone_tells_the_paths(containers):
+def test_paths_are_found_without_the_model(containers):
     _, proto, _ = containers
     by_path = {region.path for region in regions(proto)}
     assert {"conv", "conv_1", "block", "block.conv", "only.0.0", "one.b.0", "two.b.0"} <= by_path
@@ -84,12 +84,12 @@ def test_a_region_can_be_cut_out_and_run(containers):
         ("nonsense", r"no module 'nonsense' in the graph"),
     ],
 )
-def test_a_path_that_is_not_there(containers, path, text):
+def test_an_unknown_path_is_refused(containers, path, text):
     with pytest.raises(ValueError, match=text):
         regions(containers[1], path)
 
 
-def test_a_file_without_traces_says_so(containers):
+def test_a_file_without_module_paths_is_refused(containers):
     bare = onnx.ModelProto.FromString(containers[1].SerializeToString())
     for node in bare.graph.node:
         node.name = ""
@@ -99,7 +99,7 @@ def test_a_file_without_traces_says_so(containers):
         regions(bare, "conv")
 
 
-def test_broken_metadata_is_no_trace():
+def test_broken_metadata_is_ignored():
     proto = export(nn.Sequential(nn.ReLU(), nn.Tanh()), (X,), "dynamo")
     for node, text in zip(proto.graph.node, ["__import__('os')", "[" * 9999], strict=True):
         for item in node.metadata_props:
@@ -127,7 +127,7 @@ def test_lowered_nodes_stay_in_their_module():
         assert [name for name in names if "Constant" not in name] == ["t", "u"], exporter
 
 
-def test_a_conversion_to_another_opset_need_not_lose_the_paths():
+def test_restore_brings_paths_back_after_a_conversion():
     from onnx import version_converter
 
     model = nn.Sequential(nn.Conv2d(4, 2, 1), nn.Sequential(nn.Tanh()), nn.Softmax(-1))
@@ -138,7 +138,7 @@ def test_a_conversion_to_another_opset_need_not_lose_the_paths():
     assert [(r.path, r.outputs) for r in regions(converted)] == [
         (r.path, r.outputs) for r in regions(proto)
     ]
-    # An Identity that the conversion put in belongs to the module that reads it.
+    # An Identity that the conversion inserted belongs to the module that reads it.
     tanh = node_of(converted, "Tanh")
     extra = onnx.helper.make_node("Identity", [tanh.input[0]], ["put_in"])
     place = list(converted.graph.node).index(tanh)
@@ -160,7 +160,7 @@ def test_annotate_writes_what_dynamo_writes():
     assert {"conv", "block.conv", "two.b.0"} <= {region.path for region in regions(proto)}
 
 
-def test_modules_inside_the_branches_of_an_if_are_not_reached():
+def test_modules_inside_branches_are_refused():
     inner = onnx.helper.make_node("Relu", ["x"], ["y"], name="relu")
     inner.metadata_props.add(key=module_paths.SCOPES, value="['', 'branch', 'relu']")
     flow = onnx.helper.make_tensor_value_info("y", 1, None)

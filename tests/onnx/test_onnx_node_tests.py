@@ -13,22 +13,21 @@ from runtimes import ONNX_TYPES
 
 from myops.onnx import add_function_bodies
 
-# In these two ONNX Runtime and torch differ from the reference: they count corners in whole output
-# lengths.
+# In these two, ONNX Runtime and torch differ from the reference: they use integer output lengths.
 DIFFERENT = {"test_resize_downsample_scales_linear_align_corners",
              "test_resize_downsample_scales_cubic_align_corners"}  # fmt: skip
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # making the cases of other operators divides by zero
+    warnings.simplefilter("ignore")  # of cases of other operators, which divide by zero
     CASES = {case.name: case for case in node_cases("Resize") if "resize" in case.name}
 
 
-def test_onnx_has_its_39_cases() -> None:
+def test_all_39_node_tests_are_found() -> None:
     assert len(CASES) == 39
     assert set(CASES) > DIFFERENT
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - DIFFERENT))
-def test_onnx_node_tests(name: str) -> None:
+def test_node_tests_pass_through_the_function_body(name: str) -> None:
     case = CASES[name]
     node = helper.make_node("Resize", case.model.graph.node[0].input, ["Y"], domain="myops")
     node.attribute.extend(case.model.graph.node[0].attribute)

@@ -1,4 +1,4 @@
-"""`quantize`: ONNX Runtime's quantizer on models with custom nodes, calibration, and the bound."""
+"""`quantize`: ONNX Runtime's quantizer on models with custom nodes, calibration, and max_loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from precision_models import check, model, network, node, value, weight
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+from precision_models import by_name, check, model, network, node, value, weight
 from prototype_ops import soft_clip_prototype
 
 import myops
@@ -32,30 +33,26 @@ def run(made: onnx.ModelProto, feeds: dict[str, Any], level: str = "all") -> lis
     return myops.ort.session(made, session_options=options).run(None, feeds)
 
 
-def by_name(result: Any) -> dict[str, Any]:
-    return {item.name.split("'")[1]: item for item in result.nodes}
-
-
 def resize_of(made: onnx.ModelProto) -> onnx.NodeProto:
     (found,) = [n for n in made.graph.node if n.domain == "myops"]
     return found
 
 
-def test_onnx_runtime_alone_fails_on_the_model(tmp_path: Path) -> None:
-    """What this is for: should it run one day, less of ours is needed."""
+def test_the_quantizer_of_onnxruntime_alone_fails(tmp_path: Path) -> None:
+    """The reason for our code: if this runs one day, less of it is needed."""
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
     class Reader(CalibrationDataReader):
         def get_next(self) -> None:
             return None
 
-    with pytest.raises(Exception, match=r"myops"):
+    with pytest.raises(Fail, match="myops"):
         quantize_static(network(), tmp_path / "out.onnx", Reader())
 
 
 @pytest.mark.parametrize("activations", ["uint8", "int8"])
 @pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
-def test_a_network(method: str, activations: str, tmp_path: Path) -> None:
+def test_a_network_is_quantized(method: str, activations: str, tmp_path: Path) -> None:
     source = network(channels=16)
     path = tmp_path / "int8.onnx"
     steps: list[str] = []
@@ -79,8 +76,9 @@ def test_a_network(method: str, activations: str, tmp_path: Path) -> None:
     assert {"Conv_c1", "Conv_c2", "Conv_y"} <= {item.name.split("'")[1] for item in result.worst}
 
 
-def test_resize_runs_on_the_integers() -> None:
-    """The node reads what a quantize node made, and its result is that of floats between pairs."""
+def test_resize_runs_on_integers() -> None:
+    """The node reads the output of a quantize node, and its result equals that of a float node
+    between dequantize and quantize."""
     result = myops.onnx.quantize(network(), data=DATA, reduce_range=False)
     made = resize_of(result.model)
     makers = {name: n.op_type for n in result.model.graph.node for name in n.output}
@@ -114,7 +112,7 @@ def test_resize_runs_on_the_integers() -> None:
     ({"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}, False),
     ({}, True),
 ])  # fmt: skip
-def test_what_resize_declares(attributes: dict[str, Any], declares: bool) -> None:
+def test_resize_declares_its_integer_modes(attributes: dict[str, Any], declares: bool) -> None:
     made = node("Resize", "x - scales", "y", "myops", **attributes)
     places, why = declared(made, "uint8")
     assert (places == {0: 0}) == declares
@@ -123,8 +121,9 @@ def test_what_resize_declares(attributes: dict[str, Any], declares: bool) -> Non
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_declaration_is_true_of_the_kernel(mode: str, seed: int) -> None:
-    """Resizing integers and resizing what they stand for agree, to the rounding of one step."""
+def test_resize_of_integers_equals_resize_of_floats(mode: str, seed: int) -> None:
+    """Resizing the integers and resizing the values that they represent agree up to one
+    rounding."""
     random = np.random.default_rng(seed)
     scale, zero = np.float32(random.uniform(0.01, 2)), int(random.integers(0, 256))
     integers = random.integers(0, 256, (1, 2, 7, 9)).astype(np.uint8)
@@ -140,7 +139,7 @@ def test_the_declaration_is_true_of_the_kernel(mode: str, seed: int) -> None:
 
 
 def test_custom_nodes_that_declare_nothing_stay_float() -> None:
-    """MyAdd and a cubic Resize; that of ONNX beside it is quantized."""
+    """MyAdd and a cubic Resize stay float; the standard Resize beside them is quantized."""
     weights = [weight("W", (RANDOM.standard_normal((4, 3, 1, 1)) / 2).astype(np.float32)),
                weight("scales", np.float32([1, 1, 2, 2]))]  # fmt: skip
     nodes = [node("Conv", "x W", "c"), node("MyAdd", "c c", "a", "myops"),
@@ -159,8 +158,8 @@ def test_custom_nodes_that_declare_nothing_stay_float() -> None:
     assert found.precision == "int8" or found.reason == "its op takes no int8"
 
 
-def test_a_custom_op_with_the_name_of_a_standard_one_is_not_taken_for_it() -> None:
-    """An op of another library called MatMul, which is something else."""
+def test_a_custom_op_named_like_a_standard_op_stays_custom() -> None:
+    """Another library has an op with the name MatMul, which subtracts."""
 
     def subtract(a: Any, b: Any) -> Any:
         """a - b."""
@@ -192,7 +191,7 @@ def test_max_loss_is_kept() -> None:
     assert 0 <= held.losses["y"] <= bound < free.losses["y"]
     back = [item for item in held.nodes if item.kind == "bound"]
     assert back
-    # No more than those that lose most alone would need, one by one.
+    # No more nodes than when nodes are restored in the order of their own loss.
     for count in range(1, len(back)):
         fewer = [item.name.split("'")[1] for item in free.worst[:count]]
         tried = myops.onnx.quantize(source, data=data, reduce_range=False, keep=fewer)
@@ -202,14 +201,14 @@ def test_max_loss_is_kept() -> None:
     assert 10 < decibels.to_dict()["losses"]["y"] < 60
 
 
-def test_max_loss_counts_what_outputs_lose() -> None:
-    """A layer that loses little, before a difference that amplifies it, goes back to float; one
-    that loses much, of which little reaches the output, stays on integers."""
+def test_max_loss_counts_the_loss_at_the_outputs() -> None:
+    """A layer with a small loss that a later difference amplifies returns to float; a layer with a
+    large loss of which little reaches the output stays on integers."""
     random = np.random.default_rng(0)
     first = np.repeat(random.standard_normal((1, 3, 3, 3)), 2, 0).astype(np.float32)
     first[1] *= 1.02
     uneven = random.standard_normal((4, 3, 3, 3)).astype(np.float32)
-    uneven[:3] *= 1e-2  # one channel decides the range of all
+    uneven[:3] *= 1e-2  # one channel determines the range of all
     weights = [weight("W1", first), weight("W2", np.float32([[[[50]], [[-50]]]])),
                weight("W3", uneven), weight("few", np.float32(1e-2))]  # fmt: skip
     nodes = [
@@ -231,8 +230,9 @@ def test_max_loss_counts_what_outputs_lose() -> None:
     assert found["Conv_c3"].precision == "int8"
 
 
-def test_a_bound_that_only_float_holds() -> None:
-    """Layers that could not be measured alone go back too: the model is the one that came in."""
+def test_a_max_loss_that_only_float32_meets() -> None:
+    """Layers that could not be measured alone return to float too: the model is the original
+    one."""
     source = network()
     result = myops.onnx.quantize(source, data=DATA, max_loss=1e-9)
     assert {item.precision for item in result.nodes} == {"float32"}
@@ -242,7 +242,7 @@ def test_a_bound_that_only_float_holds() -> None:
     assert not kinds & {"QuantizeLinear", "DequantizeLinear"}
 
 
-def test_nodes_asked_for_stay_float() -> None:
+def test_kept_nodes_stay_float() -> None:
     result = myops.onnx.quantize(network(), data=DATA, keep=["Conv_c1", "myops::Resize"])
     found = by_name(result)
     assert found["Conv_c1"].kind == found["Resize_u"].kind == "kept"
@@ -251,7 +251,7 @@ def test_nodes_asked_for_stay_float() -> None:
     assert kinds["W1"] == TensorProto.FLOAT
 
 
-def test_other_inputs_give_the_losses() -> None:
+def test_losses_are_measured_on_the_check_inputs() -> None:
     loud = [{"x": 30 * DATA[0]["x"]}]
     usual = myops.onnx.quantize(network(), data=DATA)
     outside = myops.onnx.quantize(network(), data=DATA, check=loud)
@@ -260,8 +260,8 @@ def test_other_inputs_give_the_losses() -> None:
     assert myops.onnx.quantize(network(), data=DATA, most=2).calibrated == 2
 
 
-def test_bodies_functions_and_names() -> None:
-    """If in the graph, functions of the file, nodes without names, bodies of our nodes."""
+def test_nested_graphs_functions_and_unnamed_nodes() -> None:
+    """An If in the graph, functions of the file, unnamed nodes, function bodies of our nodes."""
     inner = helper.make_function(
         "mine", "Block", ["a", "w"], ["b"],
         [helper.make_node("Conv", ["a", "w"], ["c"]), helper.make_node("Relu", ["c"], ["b"])],
@@ -291,8 +291,8 @@ def test_bodies_functions_and_names() -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_prototype_without_a_library(inside: bool) -> None:
-    """It runs in Python, also in a branch, and between layers that share a weight."""
+def test_a_prototype_runs_during_calibration(inside: bool) -> None:
+    """It runs in Python, also in a branch, between two quantized layers."""
     soft_clip_prototype("calibrated")
 
     def clip(given: str, made: str) -> Any:
@@ -318,8 +318,8 @@ def test_a_prototype_without_a_library(inside: bool) -> None:
     assert {item.op_type for item in result.nodes if item.precision == "int8"} == {"MatMul"}
 
 
-def test_errors_beside_fill_values_are_losses() -> None:
-    """Integers for -1e9 and scores alike leave nothing of the scores."""
+def test_losses_beside_fill_values_are_counted() -> None:
+    """One integer scale for -1e9 and for scores loses the scores."""
     mask = np.tri(12, 10, dtype=bool)
     nodes = [node("Conv", "x W", "s"), node("Where", "mask s fill", "y"),
              node("Softmax", "y", "p")]  # fmt: skip
@@ -337,7 +337,7 @@ def test_errors_beside_fill_values_are_losses() -> None:
 @pytest.mark.parametrize("fill", [-np.inf, np.nan])
 @pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
 def test_values_without_a_range_stay_float(method: str, fill: float) -> None:
-    """Scores behind a mask of -inf, as causal attention has them."""
+    """Scores with a mask of -inf, as in causal attention."""
     mask = np.tri(12, 10, dtype=bool)
     nodes = [node("Conv", "x W", "s"), node("Where", "mask s fill", "m"),
              node("Max" if np.isnan(fill) else "Softmax", "m", "p"),
@@ -350,7 +350,7 @@ def test_values_without_a_range_stay_float(method: str, fill: float) -> None:
     result = myops.onnx.quantize(source, data=DATA, method=method)
     assert result.losses["y"] < (0.5 if method == "entropy" else 0.05)
     found = by_name(result)
-    if np.isinf(fill):  # ONNX Runtime's minimum of values leaves NaN out
+    if np.isinf(fill):  # ONNX Runtime's minimum ignores NaN
         assert found["Where_m"].kind == "range"
     assert found["Conv_y"].precision == "int8"
     result.print()
@@ -360,7 +360,7 @@ def test_values_without_a_range_stay_float(method: str, fill: float) -> None:
 # ---- Inputs from folders.
 
 
-def test_arguments() -> None:
+def test_wrong_arguments_are_refused() -> None:
     old = network()
     old.opset_import[0].version = 10
     for source, more, text in (
@@ -373,7 +373,7 @@ def test_arguments() -> None:
             myops.onnx.quantize(source, data=DATA, **more)  # type: ignore[arg-type]
 
 
-def test_the_report_in_each_form(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_as_text_json_and_html(capsys: pytest.CaptureFixture[str]) -> None:
     result = myops.onnx.quantize(network(), data=DATA)
     result.print(all_nodes=True)
     text = capsys.readouterr().out
@@ -383,7 +383,7 @@ def test_the_report_in_each_form(capsys: pytest.CaptureFixture[str]) -> None:
     assert "uint8 activations" in result._repr_html_()
 
 
-def test_weights_in_another_file(tmp_path: Path) -> None:
+def test_external_data_is_read(tmp_path: Path) -> None:
     path = tmp_path / "outside.onnx"
     onnx.save(network(), path, save_as_external_data=True, size_threshold=0, location="w.bin")
     result = myops.onnx.quantize(path, tmp_path / "int8.onnx", data=DATA)

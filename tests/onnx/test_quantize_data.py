@@ -1,4 +1,4 @@
-"""`quantize`: the data that it calibrates with."""
+"""`quantize`: the data for the calibration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RANDOM = np.random.default_rng(3)
 DATA = [{"x": RANDOM.standard_normal((1, 3, 12, 10)).astype(np.float32)} for _ in range(4)]
 
 
-def test_folders_of_arrays(tmp_path: Path) -> None:
+def test_folders_of_npy_and_npz_files(tmp_path: Path) -> None:
     for place, feed in enumerate(DATA):
         np.save(tmp_path / f"{place}.npy", feed["x"])
     (tmp_path / "notes.txt").write_text("not an input")
@@ -36,8 +36,10 @@ def test_folders_of_arrays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.UINT8])
 @pytest.mark.parametrize("last", [False, True])
-def test_images(last: bool, kind: int, tmp_path: Path) -> None:
-    """In the size, the order of channels and the type that the model states."""
+def test_images_are_converted_to_the_input_of_the_model(
+    last: bool, kind: int, tmp_path: Path
+) -> None:
+    """They get the size, the order of channels and the type of the model's input."""
     pictures = pytest.importorskip("PIL.Image")
     from myops.onnx.precision.samples import read_folder
 
@@ -59,7 +61,7 @@ def test_images(last: bool, kind: int, tmp_path: Path) -> None:
     assert grey["x"].shape == (1, 1, 4, 6)
 
 
-def test_wrong_data(tmp_path: Path) -> None:
+def test_wrong_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.npy").write_bytes(b"junk")

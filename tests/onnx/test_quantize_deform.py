@@ -1,5 +1,5 @@
-"""`quantize` puts the op on integers in place of a node whose op declares one: our own, and that of
-somebody else."""
+"""`quantize` replaces a node by the integer op that its op declares: for our op, and for an op of
+another package."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def network(channels: int = 8, group: int = 1, opset: int = 20) -> onnx.ModelProto:
-    """A deformable convolution, version 2, between two others; its mask is twice a sigmoid."""
+    """A deformable convolution, version 2, between two convolutions; its mask is twice a
+    sigmoid."""
     weights = [
         weight("W1", normal(channels, 3, 3, 3)), weight("b1", normal(channels)),
         weight("Wo", normal(18, 3, 3, 3)), weight("Wm", normal(9, 3, 3, 3)),
@@ -72,15 +73,15 @@ def test_deform_conv2d_runs_on_integers(activations: str, per_channel: bool) -> 
     assert 1.2 < most < 2
     assert settings["pads"] == [1] * 4
     assert 1e-4 < result.losses["y"] < 0.1
-    # Nothing reads the float weights or dequantizes the new ones.
+    # No node reads the float weights or dequantizes the new ones.
     assert "W2" not in weights
     assert weights.keys() <= {name for item in result.model.graph.node for name in item.input}
     assert not any(made.input[3] in item.input for item in result.model.graph.node
                    if item.op_type == "DequantizeLinear")  # fmt: skip
 
 
-def test_the_rest_of_the_network_is_as_without_it() -> None:
-    """The integer node alone costs little beside the rounding of its input and weights."""
+def test_the_integer_op_adds_little_loss() -> None:
+    """The loss of the integer node is small compared with the rounding of its input and weights."""
     source = network()
     with_it = myops.onnx.quantize(source, data=DATA, reduce_range=False)
     without = myops.onnx.quantize(source, data=DATA, reduce_range=False, keep=["DeformConv_d"])
@@ -99,7 +100,7 @@ def test_bodies_run_without_the_library() -> None:
     assert relative_l2(run(result.model, DATA[0])[0], got) < 0.02
 
 
-def test_max_loss_puts_it_back() -> None:
+def test_max_loss_restores_the_float_op() -> None:
     source = network()
     result = myops.onnx.quantize(source, data=DATA, max_loss=1e-9)
     assert result.holds
@@ -107,7 +108,7 @@ def test_max_loss_puts_it_back() -> None:
     assert by_name(result)["DeformConv_d"].kind == "bound"
 
 
-def test_what_stays_float() -> None:
+def test_deform_conv2d_that_cannot_be_quantized_stays_float() -> None:
     found = by_name(myops.onnx.quantize(network(group=2), data=DATA))["DeformConv_d"]
     assert (found.precision, found.kind) == ("float32", "custom")
     assert "needs the numbers themselves" in found.reason
@@ -119,7 +120,7 @@ def test_what_stays_float() -> None:
     assert not replaced(result.model)
 
 
-# ---- An op of somebody else.
+# ---- An op of another package.
 
 
 def weighted(x: np.ndarray, w: np.ndarray, y: np.ndarray, *, gain: float) -> np.ndarray:
@@ -131,7 +132,7 @@ def weighted_int8(
     x: np.ndarray, x_scale: np.ndarray, x_zero_point: np.ndarray, w: np.ndarray,
     w_scale: np.ndarray, y: np.ndarray, *, gain: float, most: float,
 ) -> np.ndarray:  # fmt: skip
-    """The same of integers; y is cut off at +-most."""
+    """The same on integers; y is clipped to +-most."""
     sums = (x.astype(np.int32) - x_zero_point) @ w.astype(np.int32)
     return sums * (x_scale * w_scale * np.float32(gain)) + np.clip(y, -most, most)
 
@@ -140,8 +141,8 @@ def same_shape(inputs: Any, attributes: Any) -> list[Any]:
     return [[*inputs[0].shape[:-1], inputs[-1].shape[-1]]]
 
 
-def somebody(domain: str, form: Any) -> onnx.ModelProto:
-    """Their two ops, and a model with the first."""
+def other_package(domain: str, form: Any) -> onnx.ModelProto:
+    """Two ops of another package, and a model with the first."""
     Input, Output, Attribute = myops.Input, myops.Output, myops.Attribute
     result = [Output("z", "T", "The sum.")]
     gain = Attribute("gain", 1.0, "A factor.")
@@ -165,9 +166,9 @@ def somebody(domain: str, form: Any) -> onnx.ModelProto:
     return made
 
 
-def test_an_op_of_somebody_else() -> None:
+def test_an_op_of_another_package_is_quantized() -> None:
     form = myops.IntegerOp("weighted_int8", ["x"], {"w": 1}, limits={"most": "y"})
-    source = somebody("quantize_form", form)
+    source = other_package("quantize_form", form)
     result = myops.onnx.quantize(source, data=DATA, reduce_range=False)
     check(source, result)
     (made,) = [item for item in result.model.graph.node if item.op_type == "WeightedInt8"]
@@ -188,8 +189,8 @@ def test_an_op_of_somebody_else() -> None:
     (myops.IntegerOp("weighted_int8", ["x", "y"], {"w": 1}), "y_scale"),
     (myops.IntegerOp("weighted_int4", ["x"], {"w": 1}), "weighted_int4"),
 ])  # fmt: skip
-def test_a_wrong_declaration(form: myops.IntegerOp, text: str) -> None:
+def test_a_wrong_declaration_is_refused(form: myops.IntegerOp, text: str) -> None:
     domain = f"quantize_wrong_{abs(hash(repr(form)))}"
-    source = somebody(domain, form)
+    source = other_package(domain, form)
     with pytest.raises(ValueError, match=text):
         declared(source.graph.node[1], "uint8")

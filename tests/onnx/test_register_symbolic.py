@@ -9,8 +9,9 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from guard_models import Model
 from node_models import operators, run_plain
-from register_models import Model, assert_equal, only_here, swish, write_swish
+from register_models import assert_equal, only_here, swish, write_swish
 
 from myops.onnx import export
 from myops.onnx import register_symbolic as register_it
@@ -42,7 +43,7 @@ X = torch.linspace(0.1, 4, 12).reshape(3, 4)
     [("torchscript", opset) for opset in (7, 8, 9, 13, 20, 22)]
     + [("dynamo", opset) for opset in (12, 20)],
 )
-def test_asinh_with_ranges(exporter: str, opset: int) -> None:
+def test_opset_ranges_select_the_function(exporter: str, opset: int) -> None:
     register_it("aten::asinh", composed_asinh, opset_range=(7, 8))
     register_it("aten::asinh", asinh, opset=9)
     module = Model(forward_asinh)
@@ -54,7 +55,7 @@ def test_asinh_with_ranges(exporter: str, opset: int) -> None:
 
 
 @pytest.mark.parametrize("dynamo", [True, False])
-def test_plain_torch_export(dynamo: bool, tmp_path: Any) -> None:
+def test_plain_torch_export_uses_the_registration(dynamo: bool, tmp_path: Any) -> None:
     register_it("aten::asinh", lambda g, x: g.op("Neg", g.op("Asinh", g.op("Neg", x))))
     for version in (20,) if dynamo else (17, 20):
         path = tmp_path / "model.onnx"
@@ -71,7 +72,7 @@ def test_plain_torch_export(dynamo: bool, tmp_path: Any) -> None:
         assert_equal(model, Model(forward_asinh), X)
 
 
-def test_scripted_models() -> None:
+def test_scripted_models_use_the_registration() -> None:
     register_it("aten::asinh", lambda g, x: g.op("Neg", g.op("Asinh", g.op("Neg", x))))
 
     class Scripted(torch.nn.Module):
@@ -86,17 +87,17 @@ def test_scripted_models() -> None:
     assert_equal(model, module, X)
 
 
-def test_outside_its_opsets_torchs_own_is_taken() -> None:
+def test_outside_its_opset_range_torch_translates() -> None:
     register_it("aten::sigmoid", lambda g, x: g.refuse("never asked"), opset_range=(7, 8))
     for exporter in EXPORTERS:
         model = export(Model(lambda x: x.sigmoid()), X, exporter=exporter)
         assert list(operators(model)) == ["Sigmoid"]
-        with pytest.raises(Exception, match="never asked"):
+        with pytest.raises(ValueError, match="never asked"):
             export(Model(lambda x: x.sigmoid()), X, exporter="torchscript", opset_version=8)
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_an_overload_alone(exporter: str) -> None:
+def test_one_overload_is_registered(exporter: str) -> None:
     register_it("aten::add.Tensor", lambda g, a, b, alpha: g.op("Sub", a, g.op("Neg", b)))
     module = Model(lambda a, b: a + b)
     model = export(module, (X, X), exporter=exporter)
@@ -105,7 +106,7 @@ def test_an_overload_alone(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_the_newest_that_fits_wins(exporter: str) -> None:
+def test_the_registration_with_the_newest_opset_is_used(exporter: str) -> None:
     for number, low in ((1, 7), (3, 19), (2, 13)):
         register_it(
             "aten::asinh",
@@ -120,14 +121,11 @@ def test_the_newest_that_fits_wins(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_no_registration_fits(exporter: str) -> None:
+def test_no_registration_for_the_opset_is_an_error(exporter: str) -> None:
     register_it("myops_register_test::swish", write_swish, opset_range=(18, 19))
     text = "got an export to opset 20, but register_symbolic has it for opset 18 to 19 only"
-    with pytest.raises(Exception, match=r"swish|translating") as caught:
+    with pytest.raises(ValueError, match=text):
         export(Model(lambda x: swish(x)), X, exporter=exporter)
-    assert text in str(caught.value) + str(caught.value.__cause__) + repr(
-        caught.value.__cause__ and caught.value.__cause__.__cause__
-    )
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
@@ -149,7 +147,7 @@ def test_without_a_registration_the_error_names_it(exporter: str) -> None:
         ("aten::asinh", {"opset": 3}, "got opsets 3 to"),
     ],
 )
-def test_refusals(name: str, options: dict[str, Any], text: str) -> None:
+def test_wrong_arguments_are_refused(name: str, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         register_it(name, asinh, **options)
     with pytest.raises(ValueError, match="got 3, expected a function"):

@@ -1,4 +1,4 @@
-"""register_symbolic: what a registered function gets and what it may write."""
+"""register_symbolic: the arguments of a registered function, and the nodes that it may write."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from guard_models import Model
 from register_models import (
-    Model,
     Tiles,
     assert_equal,
     extremes,
@@ -32,7 +32,7 @@ X = torch.linspace(0.1, 4, 12).reshape(3, 4)
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_third_partys_operator_in_standard_operators(exporter: str) -> None:
+def test_a_custom_operator_is_written_in_standard_operators(exporter: str) -> None:
     register_it("myops_register_test::swish", write_swish)
     functions = [lambda x: swish(x, 2.5), lambda x: swish(x), lambda x: swish(x, beta=0.5)]
     for function in functions[: 3 if exporter == "torchscript" else 1]:
@@ -41,8 +41,8 @@ def test_a_third_partys_operator_in_standard_operators(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_node_of_another_domain(exporter: str) -> None:
-    """myops::MyAdd stands in for it first, because ONNX Runtime can run that."""
+def test_a_custom_operator_is_written_as_a_custom_node(exporter: str) -> None:
+    """First as myops::MyAdd, because ONNX Runtime can run that."""
     register_it("myops_register_test::swish", lambda g, x, beta: g.op("myops::MyAdd", x, x))
     model = export(Model(lambda x: swish(x)), X, exporter=exporter, skip_checks=["numbers"])
     assert [(n.domain, n.op_type) for n in model.graph.node] == [("myops", "MyAdd")]
@@ -66,7 +66,7 @@ def test_a_node_of_another_domain(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_lengths_after_a_node_of_another_domain(exporter: str) -> None:
+def test_lengths_behind_a_custom_node_stay_dynamic(exporter: str) -> None:
     """A trace knows the example's lengths, and the exporter would build them in behind the node.
     Those that no input changes it may use: torch wants them for its pooling."""
     register_it("myops_register_test::swish", lambda g, x, beta: g.op("myops::MyAdd", x, x))
@@ -97,7 +97,7 @@ def both_extremes(keep: bool, x: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_several_outputs_lists_and_keywords(exporter: str) -> None:
+def test_several_outputs_lists_and_keyword_arguments(exporter: str) -> None:
     seen = []
 
     def write(g: Any, x: Any, dims: list[int], **options: Any) -> Any:
@@ -137,7 +137,7 @@ def test_a_node_with_several_outputs(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_lengths_that_are_known_at_run_time_only(exporter: str) -> None:
+def test_lists_of_lengths_become_tensors(exporter: str) -> None:
     def write(g: Any, x: Any, sizes: Any, shift: Any) -> Any:
         return g.op("Tile", x if shift is None else g.op("Add", x, shift), g.list(sizes))
 
@@ -151,7 +151,7 @@ def test_lengths_that_are_known_at_run_time_only(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_lists_of_tensors_and_dtypes(exporter: str) -> None:
+def test_lists_of_tensors_and_dtypes_are_passed(exporter: str) -> None:
     def write(g: Any, items: Any, dtype: int) -> Any:
         return g.op("Cast", g.op("Concat", *items, axis=0), to=dtype)
 

@@ -1,4 +1,5 @@
-"""Resize in standard operators: plain ONNX Runtime gives what the kernel gives, at any opset."""
+"""Resize in standard operators: plain ONNX Runtime gives the results of the kernel, at any
+opset."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def assert_lowered(call: Call, opset: int) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-def test_every_mode(rng: np.random.Generator, opset: int, mode: str) -> None:
+def test_every_mode_is_lowered(rng: np.random.Generator, opset: int, mode: str) -> None:
     x = rng.random((1, 2, 5, 7), np.float32)
     forms = itertools.cycle(itertools.product((True, False), repeat=2))
     roundings = itertools.cycle(ROUNDINGS)
@@ -72,7 +73,7 @@ def test_every_mode(rng: np.random.Generator, opset: int, mode: str) -> None:
 
 
 @pytest.mark.parametrize("opset", [9, 10, 11, 13, 18, 20, 23])
-def test_anything_at_random(rng: np.random.Generator, opset: int) -> None:
+def test_random_calls_are_lowered(rng: np.random.Generator, opset: int) -> None:
     for _ in range(60):
         call = random_call(rng)
         if opset < 13 and str(call.x.dtype) == "bfloat16":
@@ -85,7 +86,7 @@ def test_anything_at_random(rng: np.random.Generator, opset: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
-def test_torchs_lengths_for_all_fractions(mode: str) -> None:
+def test_output_lengths_equal_torch_for_all_fractions(mode: str) -> None:
     """One model, its factor an input: floor(n * p / q) in float64 for all p, q up to 64."""
     call = Call(np.zeros((1, 1, 27), np.float32), constant=False, dynamic=True)
     call.scales = np.float64([1.0])
@@ -105,7 +106,7 @@ def test_torchs_lengths_for_all_fractions(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 @pytest.mark.parametrize("opset", [9, 20])
-def test_torchs_picks_for_fractions(mode: str, opset: int) -> None:
+def test_nearest_equals_torch_for_fractions(mode: str, opset: int) -> None:
     exact = mode == "nearest-exact"
     attributes = {
         "mode": "nearest", "axes": [2, 3], "torch_arithmetic": True,
@@ -129,7 +130,7 @@ def test_torchs_picks_for_fractions(mode: str, opset: int) -> None:
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("dtype", _description.OPS["resize"].types["T"])
-def test_every_dtype(rng: np.random.Generator, dtype: str, mode: str) -> None:
+def test_every_dtype_is_lowered(rng: np.random.Generator, dtype: str, mode: str) -> None:
     x = random_array(rng, (1, 2, 6, 5), dtype)
     for opset in (13, 20):
         assert_lowered(
@@ -152,7 +153,7 @@ def test_onnx_reference_agrees(rng: np.random.Generator, mode: str, opset: int) 
     assert error(run_reference(lower(model), feeds)[0], expected[0]) < 1e-5
 
 
-def test_the_form_fits_the_opset() -> None:
+def test_the_lowered_form_depends_on_the_opset() -> None:
     x = np.zeros((1, 1, 4, 4), np.float32)
     twice = Call(x, scales=SCALE_2)
     assert operators(assert_lowered(twice, 9)) == ["Upsample"]
@@ -161,7 +162,7 @@ def test_the_form_fits_the_opset() -> None:
         node = assert_lowered(twice, opset).graph.node[-1]
         assert (node.op_type, len(node.input)) == ("Resize", inputs)
         assert bool(node.input[1]) == (opset < 13)  # roi must be there, and empty
-    # torch's nearest with 0.6 would silently be something else at opset 10.
+    # At opset 10, Resize would compute another result than torch's nearest with 0.6.
     shrink = Call(np.zeros((1, 1, 9, 1), np.float32), scales=np.float32([1, 1, 0.6, 1]))
     shrink.attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     assert "Resize" not in operators(assert_lowered(shrink, 10))
@@ -175,7 +176,7 @@ def test_the_form_fits_the_opset() -> None:
     assert given["keep_aspect_ratio_policy"] == b"not_larger"
 
 
-def test_a_rank_that_only_run_time_knows(rng: np.random.Generator) -> None:
+def test_an_unknown_rank_is_lowered(rng: np.random.Generator) -> None:
     x = rng.random((1, 1, 4, 4), np.float32)
     call = Call(x, scales=np.float32([2, 2]), attributes={"axes": [2, 3], "mode": "linear"})
     model, feeds, expected = resize_model(call, 20)

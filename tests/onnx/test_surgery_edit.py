@@ -1,4 +1,4 @@
-"""edit: names, attributes, op types, dimensions, and what it refuses."""
+"""edit: names, attributes, op types, dimensions, and refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import myops.ort
 from myops.onnx.surgery.editing import StaleShapeWarning, edit
 
 
-def test_add_becomes_sub(tmp_path: Path) -> None:
+def test_op_types_replaces_an_op(tmp_path: Path) -> None:
     path = tmp_path / "linear.onnx"
     onnx.save(linear(), path)
     a, x, b = np.random.rand(3, 10, 10).astype(np.float32)
@@ -24,7 +24,7 @@ def test_add_becomes_sub(tmp_path: Path) -> None:
     np.testing.assert_allclose(result, a * x - b, rtol=1e-5, atol=1e-6)
 
 
-def test_an_op_becomes_ours_with_a_body() -> None:
+def test_op_types_replaces_an_op_by_ours_with_a_body() -> None:
     changed = edit(linear(), op_types={"output": "myops::MyAdd"})
     a, x, b = np.random.rand(3, 10, 10).astype(np.float32)
     np.testing.assert_allclose(run(changed, a=a, x=x, b=b)[0], 2 * a * x + b, rtol=1e-5)
@@ -49,7 +49,7 @@ def test_several_edits_use_the_old_names() -> None:
     assert model == linear()
 
 
-def test_names_in_branches_follow() -> None:
+def test_renaming_applies_inside_branches() -> None:
     changed = edit(captured(), rename={"mid": "middle", "w": "weight", "Y": "result"})
     x = np.float32([-1, 2, 3])
     for flag in (True, False):
@@ -82,7 +82,7 @@ def test_attributes_have_the_type_of_the_schema() -> None:
         edit(model, attributes={(name, "stride"): "2,2"})
 
 
-def test_an_attribute_of_ours_and_its_body() -> None:
+def test_editing_our_attribute_renews_the_body() -> None:
     model = exported("upscale")
     node = next(n for n in model.graph.node if n.domain == "myops")
     with pytest.raises(ValueError, match=r"got 'cubics', expected one of .*mean 'cubic'"):
@@ -94,7 +94,7 @@ def test_an_attribute_of_ours_and_its_body() -> None:
     assert np.abs(ours - run(model, **feeds)[0]).max() > 1e-3
 
 
-def test_constants_can_be_set() -> None:
+def test_the_value_of_a_constant_node_is_set() -> None:
     nodes = [helper.make_node("Constant", [], ["k"], "k", value=numpy_helper.from_array(
         np.float32([1, 2])))]  # fmt: skip
     nodes.append(helper.make_node("Add", ["X", "k"], ["Y"]))
@@ -103,7 +103,7 @@ def test_constants_can_be_set() -> None:
     assert run(changed, X=np.float32([0, 0]))[0].tolist() == [3, 4]
 
 
-def test_a_dynamic_dimension_and_the_constant_that_fixes_it() -> None:
+def test_a_constant_that_contradicts_a_dynamic_dimension_is_a_warning() -> None:
     weights = [numpy_helper.from_array(np.int64([1, 16]), "s"),
                numpy_helper.from_array(np.ones((1, 2, 1, 1), np.float32), "w")]  # fmt: skip
     nodes = [helper.make_node("Conv", ["X", "w"], ["c"]),
@@ -145,12 +145,12 @@ def test_refusals_write_nothing(edits: dict, text: str, tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_the_type_of_the_output_follows() -> None:
+def test_the_type_of_the_output_is_updated() -> None:
     changed = edit(linear(), op_types={"output": "Greater"})
     assert changed.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.BOOL
 
 
-def test_attributes_left_behind_are_refused() -> None:
+def test_attributes_unknown_to_the_new_op_are_refused() -> None:
     nodes = [helper.make_node("Softmax", ["X"], ["Y"], "soft", axis=0)]
     model = model_of(nodes, [info("X", FLOAT, [2, 2])], [info("Y", FLOAT, [2, 2])])
     with pytest.raises(ValueError, match="attribute 'axis', which Relu does not know"):
@@ -159,7 +159,7 @@ def test_attributes_left_behind_are_refused() -> None:
     assert run(changed, X=np.float32([[-1, 2], [3, -4]]))[0].tolist() == [[0, 2], [3, 0]]
 
 
-def test_two_nodes_of_one_name() -> None:
+def test_an_ambiguous_node_name_is_refused() -> None:
     model = linear()
     for node in model.graph.node:
         node.name = "same"
@@ -168,7 +168,7 @@ def test_two_nodes_of_one_name() -> None:
     assert edit(model, op_types={"output": "Sub"}).graph.node[1].op_type == "Sub"
 
 
-def test_stale_shapes_behind_an_unknown_op_keep_only_their_rank() -> None:
+def test_shapes_behind_an_unknown_op_keep_only_their_rank() -> None:
     nodes = [helper.make_node("Weird", ["X"], ["a"], domain="foo"),
              helper.make_node("Relu", ["a"], ["Y"])]  # fmt: skip
     model = model_of(nodes, [info("X", FLOAT, [3, 4])], [info("Y", FLOAT, [3, 4])], domains=["foo"])

@@ -1,4 +1,4 @@
-"""inspect, extract and outputs: through custom nodes, bodies and functions."""
+"""inspect, extract and outputs, with custom nodes, nested graphs and functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from surgery_models import (
     linear,
     model_of,
     run,
-    zoo,
+    three_domains,
 )
 
 import myops.onnx
@@ -36,7 +36,7 @@ def node_outputs(model: onnx.ModelProto, op_type: str) -> list[str]:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("by", ["names", "modules"])
-def test_four_parts_chain_to_the_whole(exporter: str, by: str, tmp_path: Path) -> None:
+def test_four_extracted_parts_compute_the_whole(exporter: str, by: str, tmp_path: Path) -> None:
     model = exported("branches", exporter)
     path = tmp_path / "whole.onnx"
     onnx.save(model, path)
@@ -60,7 +60,7 @@ def test_four_parts_chain_to_the_whole(exporter: str, by: str, tmp_path: Path) -
     np.testing.assert_array_equal(y, run(model, x=x)[0])
 
 
-def test_an_output_may_lie_before_another() -> None:
+def test_an_output_may_precede_another() -> None:
     model = exported("branches")
     convs = node_outputs(model, "Conv")
     part = extract(model, [convs[2]], [convs[6], "y"])
@@ -94,7 +94,7 @@ def test_a_missing_input_is_named_with_its_node() -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_through_our_nodes(exporter: str) -> None:
+def test_extracting_keeps_our_nodes_and_bodies(exporter: str) -> None:
     model = exported("upscale", exporter)
     resized = next(n.output[0] for n in model.graph.node if n.domain == "myops")
     part = extract(model, [node_outputs(model, "Relu")[0], "factor"], [resized])
@@ -111,7 +111,7 @@ def test_through_our_nodes(exporter: str) -> None:
     assert [item.name for item in head.graph.input] == ["x"]
 
 
-def test_what_branches_read_from_outside() -> None:
+def test_values_read_by_branches_are_kept() -> None:
     model = captured()
     with pytest.raises(ValueError, match="the model's input 'flag', which node 'choose'"):
         extract(model, ["mid"], ["Z"])
@@ -126,15 +126,15 @@ def test_what_branches_read_from_outside() -> None:
         add_outputs(model, ["e"])
 
 
-def test_types_that_only_onnx_runtime_knows() -> None:
-    part = extract(zoo(), ["a"], ["b"])
+def test_types_of_contrib_ops_are_inferred_by_onnxruntime() -> None:
+    part = extract(three_domains(), ["a"], ["b"])
     assert part.graph.input[0].type.tensor_type.elem_type == FLOAT
-    behind = extract(zoo(), ["b"], ["Y"])
+    behind = extract(three_domains(), ["b"], ["Y"])
     assert [f.name for f in behind.functions] == ["Grow"]
     assert run(behind, b=np.ones((3, 3), np.float32))[0].shape == (3, 9)
 
 
-def test_unknown_ops() -> None:
+def test_unknown_ops_need_a_known_type_at_the_cut() -> None:
     nodes = [helper.make_node("Weird", ["X"], ["a"], "weird", domain="foo"),
              helper.make_node("Relu", ["a"], ["Y"])]  # fmt: skip
     model = model_of(nodes, [info("X", FLOAT, [2])], [info("Y", FLOAT, [2])], domains=["foo"])
@@ -147,14 +147,14 @@ def test_unknown_ops() -> None:
     assert "unknown" in inspect(model).domains[0].provider
 
 
-def test_errors_name_near_misses() -> None:
+def test_errors_suggest_similar_names() -> None:
     with pytest.raises(ValueError, match=r"no value 'outptu'. Did you mean 'output'"):
         extract(linear(), ["a"], ["outptu"])
     with pytest.raises(ValueError, match="more than once"):
         extract(linear(), ["a", "a"], ["c"])
     with pytest.raises(ValueError, match="convs"):
         extract(exported("branches"), module="convs9")
-    with pytest.raises(ValueError, match="expected inputs, outputs or a module"):
+    with pytest.raises(ValueError, match="got none of inputs, outputs and module"):
         extract(linear())
 
 
@@ -174,8 +174,10 @@ def test_only_the_weights_in_use_are_read(tmp_path: Path) -> None:
         extract(path, ["a"], ["Y"])
 
 
-def test_large_models_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if two gigabytes were 64 KiB: the weights go into a file beside the model."""
+def test_large_models_keep_their_weights_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a lower limit than 2 GiB: the weights are written to a file beside the model."""
     from myops.onnx.graph import files
 
     weights = [numpy_helper.from_array(np.full((100, 100), i, np.float32), f"w{i}") for i in (1, 2)]
@@ -195,7 +197,7 @@ def test_large_models_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_outputs_in_every_form() -> None:
+def test_add_outputs_by_name_module_or_everything() -> None:
     model = exported("branches")
     convs = node_outputs(model, "Conv")
     x = np.random.rand(1, 3, 20, 20).astype(np.float32)
@@ -206,14 +208,14 @@ def test_outputs_in_every_form() -> None:
                                             **{convs[2]: middle})[0])  # fmt: skip
     names = [item.name for item in add_outputs(model, module="convs2").graph.output]
     assert names == ["y", convs[4]]
-    every = add_outputs(zoo(), everything=True)
+    every = add_outputs(three_domains(), everything=True)
     assert [item.name for item in every.graph.output] == ["Y", "a", "b", "c"]
     with pytest.raises(ValueError, match="expected names"):
         add_outputs(model)
 
 
-def test_inspect_says_who_provides_what() -> None:
-    providers = {domain.name: domain.provider for domain in inspect(zoo()).domains}
+def test_inspect_names_the_provider_of_each_domain() -> None:
+    providers = {domain.name: domain.provider for domain in inspect(three_domains()).domains}
     assert providers["com.microsoft"].startswith("ONNX Runtime contrib")
     assert providers["ai.onnx.contrib"] == "onnxruntime-extensions"
     assert providers["other"] == "model-local functions in this file"
@@ -227,7 +229,7 @@ def test_inspect_says_who_provides_what() -> None:
     assert {node.where for node in inside.nodes} == {"", "choose"}
 
 
-def test_a_model_that_was_broken_before_is_said_to_be() -> None:
+def test_an_invalid_model_is_a_warning() -> None:
     model = linear()
     model.graph.node[1].op_type = "Nonsense"
     with warnings.catch_warnings(record=True) as caught:
@@ -237,8 +239,8 @@ def test_a_model_that_was_broken_before_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-def test_inspect_lists_what_module_takes(exporter: str) -> None:
-    """Every module of the list can be cut out, by that path and call, and has these values."""
+def test_modules_listed_by_inspect_can_be_extracted(exporter: str) -> None:
+    """Every listed module can be extracted by its path and call, with the listed values."""
 
     class Net(torch.nn.Module):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""simplify: custom nodes and numbers stay."""
+"""simplify keeps custom nodes and results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from surgery_models import FLOAT, captured, exported, info, model_of, run, zoo
+from surgery_models import FLOAT, captured, exported, info, model_of, run, three_domains
 
 from myops.onnx.graph import structure
 from myops.onnx.surgery import _detached_weights, _trial, slimming
@@ -18,7 +18,7 @@ from myops.onnx.surgery.slimming import SimplifyError, simplify
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-def test_our_node_stays_and_constants_behind_it_fold(exporter: str) -> None:
+def test_our_node_is_kept_and_constants_are_folded(exporter: str) -> None:
     model = exported("upscale", exporter)
     result = simplify(model)
     assert result.difference is not None
@@ -31,7 +31,7 @@ def test_our_node_stays_and_constants_behind_it_fold(exporter: str) -> None:
 
 
 def test_shapes_are_inferred_behind_our_node() -> None:
-    """Only with the shape of our node's output its Shape and what hangs on it can fold."""
+    """Shape and Reshape can be folded only if the shape of our node's output is known."""
     nodes = [
         helper.make_node("MyAdd", ["X", "X"], ["a"], domain="myops"),
         helper.make_node("Shape", ["a"], ["s"]),
@@ -43,11 +43,11 @@ def test_shapes_are_inferred_behind_our_node() -> None:
     assert simplify(model).after == {"Relu": 1, "myops::MyAdd": 1}
 
 
-def test_functions_bodies_and_other_domains() -> None:
-    for model in (zoo(), captured()):
+def test_functions_branches_and_other_domains_are_kept() -> None:
+    for model in (three_domains(), captured()):
         result = simplify(model)
         assert result.difference == 0
-    kept = Counter(node.domain for node in simplify(zoo()).model.graph.node)
+    kept = Counter(node.domain for node in simplify(three_domains()).model.graph.node)
     assert kept == {"com.microsoft": 1, "ai.onnx.contrib": 1, "other": 1, "": 1}
 
 
@@ -58,34 +58,34 @@ def test_equal_custom_nodes_are_not_merged() -> None:
     assert simplify(model).after["myops::MyAdd"] == 2
 
 
-def test_what_the_tool_breaks_is_not_written(
+def test_a_wrong_result_of_the_tool_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "small.onnx"
     model = exported("upscale")
-    honest = slimming._slim
+    correct = slimming._slim
 
-    def spoil(*given: Any) -> onnx.ModelProto:
-        result = honest(*given)
+    def corrupt(*given: Any) -> onnx.ModelProto:
+        result = correct(*given)
         bias = next(t for t in result.graph.initializer if t.name.endswith("tail.bias"))
         array = numpy_helper.to_array(bias) + np.float32(0.01)
         bias.CopyFrom(numpy_helper.from_array(array, bias.name))
         return result
 
     def lose(*given: Any) -> onnx.ModelProto:
-        result = honest(*given)
+        result = correct(*given)
         node = next(n for n in result.graph.node if n.domain == "myops")
         node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output))
         return result
 
-    for fault, text in ((spoil, "output 'y' differs by"), (lose, "lost custom nodes: 1 myops")):
+    for fault, text in ((corrupt, "output 'y' differs by"), (lose, "lost custom nodes: 1 myops")):
         monkeypatch.setattr(slimming, "_slim", fault)
         with pytest.raises(SimplifyError, match=text):
             simplify(model, target)
     assert not target.exists()
 
 
-def test_a_model_that_random_inputs_do_not_fit() -> None:
+def test_a_model_that_refuses_random_inputs_needs_shapes() -> None:
     inputs = [info("X", FLOAT, ["n"]), info("I", onnx.TensorProto.INT64, ["m", "n"])]
     nodes = [helper.make_node("Reshape", ["X", "shape"], ["Y"])]
     shape = numpy_helper.from_array(np.int64([7, 3]), "shape")
@@ -104,9 +104,9 @@ OLD = sorted(path.parent.name for path in DATA.glob("pytorch-*/*/model.onnx"))
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_models_of_ir_3_and_opset_6(name: str) -> None:
-    """Weights that are inputs, opsets without shape inference and without kernels: all of onnx's
-    own test models, at the inputs that come with them."""
+def test_old_models_with_ir_3_and_opset_6(name: str) -> None:
+    """Weights that are inputs, opsets without shape inference or kernels: all test models of onnx,
+    with the inputs that belong to them."""
     (path,) = DATA.glob(f"pytorch-*/{name}/model.onnx")
     model = onnx.load(path)
     folder = path.parent / "test_data_set_0"
@@ -151,7 +151,7 @@ def branching() -> onnx.ModelProto:
 @pytest.mark.parametrize("branch", ["then", "else"])
 @pytest.mark.parametrize("depth", [0, 1])
 def test_every_branch_is_compared(branch: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tool that breaks one branch, which random inputs may never take."""
+    """A tool breaks one branch, which random inputs may never take."""
     import onnxslim
 
     model = branching()
@@ -181,10 +181,11 @@ def test_every_branch_is_compared(branch: str, depth: int, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("source", ["path", "external", "proto", "bytes"])
-def test_weights_that_do_not_fit(
+def test_large_weights_are_left_unchanged(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As over 2 GB, with smaller numbers: large weights stay outside, all the rest is done."""
+    """As for a model over 2 GB, with a lower limit: large weights stay outside, all else is
+    simplified."""
     rng = np.random.default_rng(0)
     big = [numpy_helper.from_array(rng.random((90, 90), np.float32), name) for name in "uvw"]
     nodes = [
@@ -214,7 +215,7 @@ def test_weights_that_do_not_fit(
     np.testing.assert_array_equal(run(written, x=x)[0], wanted)
 
 
-def test_constants_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_constant_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_detached_weights, "FROM", 1000)
     ones = numpy_helper.from_array(np.ones(500, np.float32))
     constant = helper.make_node("Constant", [], ["w"], value=ones)
@@ -225,7 +226,7 @@ def test_constants_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def folding() -> onnx.ModelProto:
-    """x + ones(shape of x), whose ones take no space."""
+    """x + ones(shape of x); the ones are not stored."""
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
         helper.make_node("ConstantOfShape", ["s"], ["ones"],
@@ -237,7 +238,7 @@ def folding() -> onnx.ModelProto:
     return model_of(nodes, values[:2], values[2:])
 
 
-def test_shapes_are_fixed_and_sizes_told(tmp_path: Path) -> None:
+def test_input_shapes_are_fixed_and_sizes_reported(tmp_path: Path) -> None:
     open_ = simplify(folding())
     assert "Shape" in open_.after
     fixed = simplify(folding(), fixed={"x": [100, 200]})
@@ -261,19 +262,19 @@ def test_shapes_are_fixed_and_sizes_told(tmp_path: Path) -> None:
     ({"q": [1, 2]}, "no 'q'"), ({"x": [1]}, "got 1 lengths, expected 2"),
     ({"x": [1, 2], "z": [1, 3]}, "got 3 and 2 for the length 'w'"), ({"x": [-1, 2]}, "got -1"),
 ])  # fmt: skip
-def test_shapes_that_cannot_be_fixed(fixed: Any, text: str) -> None:
+def test_contradictory_shapes_are_refused(fixed: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         simplify(folding(), fixed=fixed)
 
 
 @pytest.mark.parametrize("tolerance", [-1.0, float("nan")])
-def test_a_tolerance_that_makes_no_sense(tolerance: float) -> None:
+def test_a_wrong_tolerance_is_refused(tolerance: float) -> None:
     with pytest.raises(ValueError, match="expected a number >= 0"):
         simplify(folding(), tolerance=tolerance)
 
 
 @pytest.mark.parametrize("way", ["QDQ", "QOperator", "dynamic"])
-def test_quantized_models(way: str, tmp_path: Path) -> None:
+def test_quantized_models_keep_their_results(way: str, tmp_path: Path) -> None:
     from onnxruntime import quantization
 
     rng = np.random.default_rng(0)

@@ -57,8 +57,8 @@ def test_view_serves_page_model_and_documentation(tmp_path: Path) -> None:
     assert any(item.name == "resize" for item in shown.graph.value_info)
 
 
-def test_view_talks_to_this_machine_only(tmp_path: Path) -> None:
-    """The browser refuses everything else, and Netron finds no reason to ask for cookies."""
+def test_view_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """The content security policy refuses other hosts, and Netron does not ask for cookies."""
     pytest.importorskip("netron")
     with viewer.view(linear(), browser=False) as running:
         page = fetch(f"{running.url}/").decode()
@@ -70,7 +70,7 @@ def test_view_talks_to_this_machine_only(tmp_path: Path) -> None:
     rules = dict(rule.strip().split(" ", 1) for rule in policy[1].split(";"))
     assert rules["default-src"] == rules["connect-src"] == "'self'"
     assert not re.findall(r"https?:|\*|'unsafe-eval'", policy[1])
-    # Both stand before anything that could load or run.
+    # Both come before anything that could load or run.
     assert (
         head.index(policy[0])
         < head.index("local.js")
@@ -79,7 +79,7 @@ def test_view_talks_to_this_machine_only(tmp_path: Path) -> None:
     assert not re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=.https?:", page)
     assert 'name="date"' not in page  # from which Netron concludes that it is too old
     assert "document, 'cookie'" in script
-    # The one place where it asks, in the Netron that is installed, asks for this cookie first.
+    # The installed Netron asks in one place only, and reads this cookie first.
     asking = source[: source.index("This app uses cookies")]
     assert asking.rindex("_getCookie('consent')") > asking.rindex("const consent = async")
     cookie = re.search(r"get: \(\) => '(\w+)=(\w+)'", script)
@@ -89,7 +89,7 @@ def test_view_talks_to_this_machine_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["proto", "file", "weights elsewhere"])
 def test_view_serves_no_other_file(kind: str, tmp_path: Path) -> None:
-    """Only for weights in other files the model's folder is served."""
+    """The folder of the model is served only for external weights."""
     pytest.importorskip("netron")
     (tmp_path / "secret.txt").write_text("secret")
     path = tmp_path / 'a "><b>&.onnx'
@@ -139,7 +139,7 @@ def test_view_from_the_command_line(tmp_path: Path) -> None:
             process.wait(10)
 
 
-def test_without_netron(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_view_without_netron_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(viewer.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install .myops\[tools\]"):
         viewer.view(linear(), browser=False)

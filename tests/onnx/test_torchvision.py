@@ -1,4 +1,4 @@
-"""Models that call torchvision's deform_conv2d: exported unchanged, and run on our kernel.
+"""Models that call torchvision's deform_conv2d are exported unchanged, and run by our kernel.
 
 torchvision itself need not be installed: an op of the same name and schema stands in for it.
 """
@@ -94,7 +94,7 @@ def test_model_exports_unchanged(tmp_path: Any, exporter: str, target: str, mask
 
 @pytest.mark.parametrize("dynamo", [True, False])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_plain_torch_export_sees_it_too(tmp_path: Any, dynamo: bool) -> None:
+def test_plain_torch_export_uses_the_registration(tmp_path: Any, dynamo: bool) -> None:
     file = str(tmp_path / "model.onnx")
     arguments = (torch.randn(1, 6, 12, 9),)
     torch.onnx.export(Model().eval(), arguments, file, dynamo=dynamo, opset_version=18,
@@ -154,7 +154,7 @@ def ours(x: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor) 
     return myops.deform_conv2d(x, offset, weight, bias, (2, 1), (1, 0), (2, 1), mask)
 
 
-def test_patch_and_restore() -> None:
+def test_patch_runs_our_kernel_and_is_undone() -> None:
     tensors = example()
     calls.clear()
     before = through_torchvision(*tensors)
@@ -225,7 +225,7 @@ def test_patched_model_exports(exporter: str) -> None:
     torch.testing.assert_close(torch.from_numpy(result), wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_without_the_op(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torchvision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchvision", None)  # so importing it fails
     monkeypatch.setattr(torch.ops, "torchvision", object(), raising=False)
     for function in (register_torchvision, patch_torchvision):

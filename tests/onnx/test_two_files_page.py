@@ -1,4 +1,4 @@
-"""What docs/two_files.md shows is what happens, and what it lists is what there is."""
+"""The examples of docs/two_files.md run, and its tables are complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from myops.onnx.two_files import backends, matching, rows, tracing
 PAGE = (Path(__file__).parents[2] / "docs" / "two_files.md").read_text()
 
 
-def test_the_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_blocks_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -22,7 +22,7 @@ def test_the_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         exec(compile(block, "two_files.md", "exec"), names)
 
 
-def test_the_tables_are_complete() -> None:
+def test_the_tables_of_the_page_are_complete() -> None:
     listed = re.findall(r"^\| `?([\w-]+)`? \|", PAGE, re.MULTILINE)
     ways = [matching.SAME, matching.PLACE, matching.REPLACED, matching.NAME, rows.NUMBERS]
     assert listed == ["backend", *backends.BACKENDS, *ways]

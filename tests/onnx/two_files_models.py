@@ -1,4 +1,4 @@
-"""Models for the tests of `diff` and `compare_files`, and the same with a fault."""
+"""Models for the tests of `diff` and `compare_files`, and functions that change them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,12 @@ def set_weight(model: onnx.ModelProto, name: str, value: Any) -> None:
     tensor.CopyFrom(numpy_helper.from_array(np.asarray(value), name))
 
 
-def chain(depth: int = 12) -> onnx.ModelProto:
-    """Matrix, bias, tanh, `depth` times; all values named after their place."""
+def values_by_name(report: Any) -> dict[str, Any]:
+    return {value.name: value for value in report.values}
+
+
+def dense_layers(depth: int = 12) -> onnx.ModelProto:
+    """`depth` dense layers, y = tanh(x @ w + b), whose values are named by the layer's number."""
     rng = np.random.default_rng(7)
     nodes, weights, last = [], [], "x"
     for number in range(depth):
@@ -58,7 +62,7 @@ def renamed(model: onnx.ModelProto, name: Callable[[str], str]) -> onnx.ModelPro
     def other(old: str) -> str:
         return old if old in kept or not old else name(old)
 
-    def walk(graph: Any) -> None:
+    def rename(graph: Any) -> None:
         for item in (*graph.initializer, *graph.value_info, *graph.input, *graph.output):
             item.name = other(item.name)
         for node in graph.node:
@@ -67,9 +71,9 @@ def renamed(model: onnx.ModelProto, name: Callable[[str], str]) -> onnx.ModelPro
             node.output[:] = map(other, node.output)
             for item in node.attribute:
                 if item.HasField("g"):
-                    walk(item.g)
+                    rename(item.g)
 
-    walk(copy.graph)
+    rename(copy.graph)
     return copy
 
 
@@ -115,7 +119,7 @@ def loop(step: str = "Mul", growing: bool = False) -> onnx.ModelProto:
 
 
 def node_named(graph: Any, name: str) -> onnx.NodeProto:
-    """A node, wherever it is."""
+    """The node of that name, in the graph or in a graph inside it."""
     for node in graph.node:
         if node.name == name:
             return node
@@ -129,7 +133,7 @@ def node_named(graph: Any, name: str) -> onnx.NodeProto:
 
 
 def unary(*kinds: str, shape: Any = (2, 5)) -> onnx.ModelProto:
-    """Operators one behind the other: a, b, c ..."""
+    """Operators of one input in a row; their results are called a, b, c ..."""
     names = ["x", *(chr(ord("a") + number) for number in range(len(kinds)))]
     nodes = [helper.make_node(kind, [names[place]], [names[place + 1]], f"{kind}{place}")
              for place, kind in enumerate(kinds)]  # fmt: skip

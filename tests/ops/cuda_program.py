@@ -26,7 +26,7 @@ def expect(text: str, call: Callable[[], Any]) -> None:
     assert text in got, f"got {got!r}, expected {text!r}"
 
 
-# ---- A device that nobody has kernels for.
+# ---- A device for which no kernel exists.
 
 
 def elsewhere() -> None:
@@ -58,7 +58,7 @@ def elsewhere() -> None:
         ),
     )
 
-    # What runs on the CPU through a patch is left to its owner elsewhere.
+    # On other devices, a patched function runs its original kernel.
     calls: list[str] = []
     library = torch.library.Library("aten", "IMPL")
     library.impl(
@@ -85,7 +85,7 @@ def elsewhere() -> None:
 
 
 class Wrapped(torch.Tensor):
-    """A tensor on CUDA without memory, which hands calls on to what is registered for CUDA."""
+    """A tensor on CUDA without memory, which redispatches calls to the kernels for CUDA."""
 
     @staticmethod
     def __new__(cls, *shape: int) -> Any:
@@ -100,7 +100,7 @@ class Wrapped(torch.Tensor):
 
 
 def without_cuda() -> None:
-    """A library of myops runs in any build of PyTorch, and says what this one lacks."""
+    """The library of myops runs in any build of PyTorch, and names what this build lacks."""
     x, image = Wrapped(2, 3), Wrapped(1, 2, 4, 5)
     lacks = "CUDA: got a PyTorch without CUDA, expected a build of PyTorch 2.10 or later"
     expect(f"my_add: {lacks}", lambda: myops.my_add(x, x))
@@ -145,7 +145,7 @@ memory = Memory()
 
 
 def pretend() -> None:
-    """Gives torch what it lacks: its own functions on CUDA are those on the CPU."""
+    """Makes torch's own functions on CUDA run those on the CPU."""
     torch.cuda._initialized = True
 
     def to_cpu(item: Any) -> Any:
@@ -168,7 +168,7 @@ def pretend() -> None:
     library = torch.library.Library("_", "IMPL")
     library.fallback(run, "CUDA")
     kept.append(library)
-    # This one has a kernel for all devices, which asks CUDA's library for the current one.
+    # clone has a kernel for all devices, which asks CUDA's library for the current device.
     library = torch.library.Library("aten", "IMPL")
     clone = torch.ops.aten.clone.default
     library.impl("clone", lambda *a, **k: run(clone, *a, **k), "CUDA")
@@ -189,7 +189,7 @@ def same(found: torch.Tensor, expected: torch.Tensor, bits: bool = True) -> None
 
 
 def without_memory() -> None:
-    """The words that programs look for which try again with a smaller batch."""
+    """The text by which programs recognise that they should try again with a smaller batch."""
     x = cuda(torch.ones(3, 5))
     memory.full = True
     expect("my_add: CUDA: got no memory from torch for float32 of shape [3, 5] on cuda:0, "

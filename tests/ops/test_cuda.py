@@ -1,8 +1,9 @@
-"""Tensors on other devices than the CPU: errors by name, and CUDA with stand-ins for the rest.
+"""Tensors on other devices than the CPU: errors, and calls on CUDA with stand-ins for its
+libraries.
 
 No GPU is needed. A tensor "on CUDA" is one of torch's whose memory is that of this process; the
 driver, NVRTC and torch's CUDA library are stand-ins (tests/native/cuda), which run the kernels' own
-text on the CPU. So everything between a call in Python and a kernel is the real thing.
+text on the CPU. So all code between a call in Python and a kernel is the code that ships.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ def run(*arguments: str, **environment: str) -> Any:
     return done.stdout
 
 
-def test_a_device_without_kernels() -> None:
-    """The op by name, the device, and what to do; patched functions of torch keep their own."""
+def test_tensors_on_a_device_without_kernels_are_refused() -> None:
+    """The error names the op, the device and what to do; patched functions of torch keep their
+    kernels."""
     assert "passed: elsewhere" in run("elsewhere")
 
 
-def test_cuda_in_a_pytorch_without_it() -> None:
+def test_cuda_tensors_are_refused_by_a_pytorch_without_cuda() -> None:
     assert "passed: without_cuda" in run("without_cuda")
 
 
-def test_cuda_with_stand_ins() -> None:
+def test_cuda_kernels_run_with_stand_ins() -> None:
     if not (STAND_INS / "libtorch_cuda.so").is_file():
         pytest.skip("no stand-ins for CUDA: make test-native builds them")
     passed = run(

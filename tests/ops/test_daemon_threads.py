@@ -54,7 +54,7 @@ print("ends")
 
 
 @pytest.mark.parametrize("runtime", ["torch", "numpy"])
-def test_the_interpreter_ends_during_calls(runtime: str) -> None:
+def test_the_process_ends_during_calls_in_daemon_threads(runtime: str) -> None:
     for _ in range(4):
         command = [sys.executable, "-c", SCRIPT, runtime]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -177,7 +177,7 @@ def test_depthwise(channels: int) -> None:
 )  # 640: 921,600 bytes of weights
 def test_columns_product(kernel: str, outputs: int) -> None:
     case = (1, 40, outputs, (3, 3), (1, 1), (1, 1), (1, 1), 1, 2, False, True)
-    for dtype in ("float32", "bfloat16"):
+    for dtype in ("float32", "float16"):  # bfloat16: test_deform_conv2d_bfloat16.py
         torch.manual_seed(outputs)
         tensors, attributes = build(case, (5, 6), dtype)
         ran = myops.explain(call, tensors, attributes)

@@ -1,4 +1,4 @@
-"""Tensors on different devices are an error, and never give a result without contents."""
+"""Tensors on different devices are an error, and never give a result with undefined contents."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ weighted = myops.prototype(
     shape=lambda inputs, attributes: [inputs[0].shape],
 )
 
-# The inputs of each op in the description's order, and the places of those whose numbers decide
-# the shape of the result.
+# The inputs of each op in the order of the description, and the positions of values inputs.
 OPS: dict[str, tuple[tuple[Any, ...], set[int]]] = {
     "my_add": ((X, X), set()),
     "resize": ((X, ROI, SCALES, None), {1, 2, 3}),
@@ -69,7 +68,7 @@ def below(name: str) -> Any:
 
 
 def above(name: str) -> Callable[..., Any]:
-    """What the public function calls."""
+    """The function that the public function calls."""
     if name == "weighted":
         return weighted
     module, attribute = INNER.get(name, (name, f"_{name}"))
@@ -87,7 +86,8 @@ WAYS = {"function": above, "dispatcher": below, "compiled": compiled}
 
 
 def placed(name: str, home: str, elsewhere: int = -1, device: str = "") -> list[Any]:
-    """The inputs on one device, but for one of them, and those that decide shapes, on the CPU."""
+    """The inputs on one device, except one of them, and except values inputs, which are on the
+    CPU."""
     inputs, values = OPS[name]
     return [
         item
@@ -99,7 +99,7 @@ def placed(name: str, home: str, elsewhere: int = -1, device: str = "") -> list[
 
 @each_op
 @pytest.mark.parametrize("way", WAYS)
-def test_one_tensor_elsewhere(name: str, way: str) -> None:
+def test_one_tensor_on_another_device_is_refused(name: str, way: str) -> None:
     call = WAYS[way](name)
     inputs, values = OPS[name]
     for home, device in (("cpu", "meta"), ("meta", "cpu")):
@@ -113,7 +113,7 @@ def test_one_tensor_elsewhere(name: str, way: str) -> None:
 
 
 @each_op
-def test_one_tensor_elsewhere_in_training(name: str) -> None:
+def test_one_tensor_on_another_device_is_refused_in_training(name: str) -> None:
     inputs, values = OPS[name]
     for place, item in enumerate(inputs):
         if item is None or place in values or name == "resize":
@@ -127,7 +127,7 @@ def test_one_tensor_elsewhere_in_training(name: str) -> None:
 
 @each_op
 @pytest.mark.parametrize("way", WAYS)
-def test_all_on_meta(name: str, way: str) -> None:
+def test_meta_tensors_give_meta_results(name: str, way: str) -> None:
     expected = above(name)(*OPS[name][0])
     found = WAYS[way](name)(*placed(name, "meta"))
     pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
@@ -136,7 +136,7 @@ def test_all_on_meta(name: str, way: str) -> None:
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
 
 
-def test_lists() -> None:
+def test_meta_tensors_with_lists_and_cpu_tensors() -> None:
     meta = X.to("meta")
     assert myops.resize(meta, SCALES.tolist()).shape == (1, 2, 8, 15)
     assert torch.ops.myops.resize.values(meta, None, SCALES.tolist()).shape == (1, 2, 8, 15)
@@ -144,7 +144,7 @@ def test_lists() -> None:
     assert myops.interpolate(meta, size=torch.tensor([3, 7])).shape == (1, 2, 3, 7)
 
 
-def test_numbers_that_nobody_can_read() -> None:
+def test_shape_deciding_meta_tensors_are_refused() -> None:
     for x in (X, X.to("meta")):
         for call in (
             lambda x=x: myops.resize(x, SCALES.to("meta")),
@@ -156,7 +156,7 @@ def test_numbers_that_nobody_can_read() -> None:
                 call()
 
 
-def test_fakes_of_a_gpu() -> None:
+def test_fake_cuda_tensors_give_fake_cuda_results() -> None:
     """FakeTensorMode has tensors of devices that the machine lacks."""
     with FakeTensorMode(shape_env=ShapeEnv()):
         here, there = torch.empty(1, 2, 4, 5), torch.empty(1, 2, 4, 5, device="cuda")

@@ -38,7 +38,9 @@ each_call = pytest.mark.parametrize("name", CALLS)
 @each_call
 @pytest.mark.parametrize("count", [0, 1, 3])
 @pytest.mark.parametrize(("axis", "result_axis"), [(0, 0), (2, 3), (4, 1)])
-def test_batches(name: str, count: int, axis: int, result_axis: int) -> None:
+def test_vmap_over_any_axis_and_batch_size(
+    name: str, count: int, axis: int, result_axis: int
+) -> None:
     call, batch = CALLS[name], torch.rand(count, 1, 2, 4, 5).movedim(0, axis)
     found = vmap(call, in_dims=axis, out_dims=result_axis)(batch)
     single = call(torch.rand(1, 2, 4, 5))
@@ -52,7 +54,7 @@ def test_batches(name: str, count: int, axis: int, result_axis: int) -> None:
 
 @each_call
 @pytest.mark.parametrize(("outer", "inner"), [(0, 2), (2, 0), (0, 0), (2, 3)])
-def test_batches_of_batches(name: str, outer: int, inner: int) -> None:
+def test_nested_vmap_with_empty_batches(name: str, outer: int, inner: int) -> None:
     found = vmap(vmap(CALLS[name]))(torch.rand(outer, inner, 1, 2, 4, 5))
     assert found.shape == (outer, inner, *CALLS[name](X[0]).shape)
 
@@ -66,7 +68,7 @@ def test_an_empty_batch_is_differentiable(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_transformations_of_an_empty_batch(name: str) -> None:
+def test_transforms_of_an_empty_batch(name: str) -> None:
     call, x = CALLS[name], torch.rand(0, 1, 2, 4, 5)
     assert vmap(grad(lambda x: call(x).sum()))(x).shape == x.shape
     assert grad(lambda x: vmap(call)(x).sum())(x).shape == x.shape
@@ -86,7 +88,7 @@ def test_an_empty_batch_of_scales_has_no_shape() -> None:
 
 
 @each_call
-def test_layouts_and_gradients_below_a_batch(name: str) -> None:
+def test_vmap_over_strided_and_differentiable_batches(name: str) -> None:
     batch = torch.rand(3, 1, 2, 5, 4).mT
     found = vmap(CALLS[name])(batch)
     torch.testing.assert_close(found, torch.stack([CALLS[name](x) for x in batch]))
@@ -109,7 +111,8 @@ SETTINGS = [
 def deformed(
     mask: bool, bias: bool, groups: int, offset_groups: int, stride: Any
 ) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor]]:
-    """A call and its arguments in float64; no position near a corner, where it has a kink."""
+    """A call and its arguments in float64, with no position near an integer, where the gradient
+    jumps."""
 
     def numbers(*shape: int) -> torch.Tensor:
         return torch.randn(shape, dtype=torch.float64)
@@ -133,8 +136,8 @@ def deformed(
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda item: "-".join(map(str, item.values())))
-def test_forward_mode_of_deform_conv2d(setting: Any) -> None:
-    """Against differences; one direction at random, in every argument at once."""
+def test_forward_mode_of_deform_conv2d_against_differences(setting: Any) -> None:
+    """Against finite differences, in one random direction for every argument at once."""
     call, arguments = deformed(**setting)
     leaves = [item.requires_grad_() for item in arguments]
     torch.autograd.gradcheck(call, leaves, check_forward_ad=True, fast_mode=True)
@@ -142,7 +145,7 @@ def test_forward_mode_of_deform_conv2d(setting: Any) -> None:
 
 
 @pytest.mark.parametrize("place", range(5))
-def test_forward_mode_with_respect_to_one_argument(place: int) -> None:
+def test_forward_mode_of_deform_conv2d_for_one_argument(place: int) -> None:
     call, arguments = deformed(True, True, 2, 2, 1)
     arguments[place].requires_grad_()
     torch.autograd.gradcheck(call, arguments, check_forward_ad=True, fast_mode=True)
@@ -153,7 +156,7 @@ def test_forward_mode_with_respect_to_one_argument(place: int) -> None:
 
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-def test_hessians(mask: bool, bias: bool) -> None:
+def test_hessians_of_every_combination_of_modes_agree(mask: bool, bias: bool) -> None:
     """Forward over reverse, reverse over forward and reverse over reverse are the same numbers."""
     call, arguments = deformed(mask, bias, 1, 1, (2, 1))
     places = tuple(range(len(arguments)))
@@ -179,7 +182,7 @@ def test_forward_mode_in_other_dtypes(dtype: torch.dtype) -> None:
     assert (found - expected).abs().max() < 60 * torch.finfo(dtype).eps * scale
 
 
-def test_derivatives_that_there_are_not() -> None:
+def test_unsupported_derivatives_are_refused() -> None:
     call, arguments = deformed(True, True, 1, 1, 1)
     with pytest.raises(NotImplementedError, match=r"no derivative in forward mode. Take it in rev"):
         jacfwd(jacfwd(lambda x: call(x, *arguments[1:]).sum()))(arguments[0])

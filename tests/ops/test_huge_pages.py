@@ -1,4 +1,4 @@
-"""New memory for large results: it asks for huge pages, and MYOPS_HUGE_PAGES=0 turns that off."""
+"""New memory for large results requests huge pages; MYOPS_HUGE_PAGES=0 turns that off."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import warm
 
-# A system whose kernel knows huge pages tells of each mapping whether they were asked for ("hg"),
-# whether or not it has any to give.
+# A Linux kernel with huge pages states for each mapping whether they were requested ("hg"), even if
+# none are free.
 KNOWN = Path("/sys/kernel/mm/transparent_hugepage/enabled").is_file()
 CALL = """
 import re, torch, myops
@@ -42,14 +42,14 @@ def run(huge_pages: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("setting", ["0", "1"])
-def test_large_results_ask_for_huge_pages(setting: str) -> None:
+def test_large_results_request_huge_pages(setting: str) -> None:
     finished = run(setting)
     assert finished.returncode == 0, finished.stderr
     asks = setting == "1" and KNOWN
     assert finished.stdout.split() == [str(asks)] * 2
 
 
-def test_a_setting_that_is_none() -> None:
+def test_a_wrong_setting_is_refused() -> None:
     refused = run("yes")
     assert refused.returncode != 0
     assert 'MYOPS_HUGE_PAGES: got "yes", expected 0 or 1' in refused.stderr

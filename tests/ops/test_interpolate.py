@@ -51,7 +51,7 @@ def assert_like_torch(actual: torch.Tensor, expected: torch.Tensor, mode: str) -
 
 
 @pytest.mark.parametrize(("mode", "rank", "align_corners"), LIST_OF_MODES)
-def test_factors(mode: str, rank: int, align_corners: bool | None) -> None:
+def test_factors_equal_torch(mode: str, rank: int, align_corners: bool | None) -> None:
     x = sample(rank)
     for factor, recompute in itertools.product(FACTORS, (None, True)):
         options: dict[str, Any] = {"mode": mode, "align_corners": align_corners}
@@ -64,7 +64,9 @@ def test_factors(mode: str, rank: int, align_corners: bool | None) -> None:
 
 @pytest.mark.parametrize(("mode", "rank", "align_corners"), LIST_OF_MODES)
 @pytest.mark.parametrize("lengths", [(1, 1, 1), (4, 31, 7), (13, 10, 19), (40, 3, 12)])
-def test_sizes(mode: str, rank: int, align_corners: bool | None, lengths: tuple[int, ...]) -> None:
+def test_sizes_equal_torch(
+    mode: str, rank: int, align_corners: bool | None, lengths: tuple[int, ...]
+) -> None:
     x, size = sample(rank), lengths[: rank - 2]
     expected = F.interpolate(x, size=size, mode=mode, align_corners=align_corners)
     for given in (size, torch.tensor(size)):
@@ -74,7 +76,7 @@ def test_sizes(mode: str, rank: int, align_corners: bool | None, lengths: tuple[
 
 @pytest.mark.parametrize("dtype", list(TOLERANCE))
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
-def test_dtypes(mode: str, dtype: torch.dtype) -> None:
+def test_every_dtype_equals_torch(mode: str, dtype: torch.dtype) -> None:
     x = sample(4, dtype)
     expected = F.interpolate(x.double(), scale_factor=2.3, mode=mode)
     result = myops.interpolate(x, scale_factor=2.3, mode=mode)
@@ -99,7 +101,7 @@ def test_uint8_is_rounded_and_saturated(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("align_corners", [False, True])
-def test_antialias(mode: str, align_corners: bool) -> None:
+def test_antialias_equals_torch(mode: str, align_corners: bool) -> None:
     x = sample(4)
     for factor in (0.3, 0.5, 0.77, 1.0, 1.6):
         options = {"mode": mode, "antialias": True, "align_corners": align_corners}
@@ -109,7 +111,7 @@ def test_antialias(mode: str, align_corners: bool) -> None:
     assert_like_torch(myops.interpolate(x, size=(5, 4), mode=mode, antialias=True), expected, mode)
 
 
-def test_output_sizes_for_every_ratio() -> None:
+def test_output_sizes_equal_torch_for_every_ratio() -> None:
     """floor(length * p / q) as torch computes it, for p, q <= 64 and every length to 512."""
     ratios = sorted({p / q for p in range(1, 65) for q in range(1, 65)})
     lengths = torch.arange(1, 513)
@@ -126,7 +128,7 @@ def test_output_sizes_for_every_ratio() -> None:
 
 
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
-def test_nearest_picks_what_torch_picks_for_every_ratio(mode: str) -> None:
+def test_nearest_equals_torch_for_every_ratio(mode: str) -> None:
     x = torch.arange(512.0).reshape(1, 1, 512)
     for ratio in sorted({p / q for p in range(1, 65) for q in range(1, 65)}):
         expected = F.interpolate(x, scale_factor=ratio, mode=mode)
@@ -149,7 +151,7 @@ def opinfo_samples() -> list[Any]:
 
 
 @pytest.mark.parametrize("info", opinfo_samples())
-def test_opinfo_samples(info: Any) -> None:
+def test_sample_inputs_of_torch_equal_torch(info: Any) -> None:
     """torch's own sample inputs."""
     count = 0
     for item in info.sample_inputs("cpu", torch.float32):
@@ -169,7 +171,7 @@ def test_opinfo_samples(info: Any) -> None:
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "area"])
 @pytest.mark.parametrize("tensor", [False, True])
-def test_gradients(mode: str, tensor: bool) -> None:
+def test_gradients_equal_torch(mode: str, tensor: bool) -> None:
     x = torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True)
     for options in ({"antialias": True}, {}) if mode.startswith("bi") else ({},):
         factor = torch.tensor([1.7, 0.6], dtype=torch.float64) if tensor else (1.7, 0.6)
@@ -185,7 +187,7 @@ def test_gradients(mode: str, tensor: bool) -> None:
         torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_channels_last() -> None:
+def test_channels_last_stays_channels_last() -> None:
     x = sample(4)
     last = x.to(memory_format=torch.channels_last)
     for mode in ("nearest", "bilinear", "bicubic"):
@@ -221,7 +223,7 @@ def test_a_factor_of_one_changes_nothing() -> None:
         ({"scale_factor": torch.tensor(float("nan"))}, "scales: got nan"),
     ],
 )
-def test_refusals(options: dict[str, Any], text: str) -> None:
+def test_wrong_arguments_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises((ValueError, RuntimeError)) as info:
         myops.interpolate(sample(4), **options)
     assert text in str(info.value)
@@ -242,7 +244,7 @@ class Upscale(torch.nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_compile(dynamic: bool) -> None:
+def test_compiled_calls_equal_eager_calls(dynamic: bool) -> None:
     torch._dynamo.reset()
 
     def model(x: torch.Tensor) -> torch.Tensor:
@@ -270,7 +272,7 @@ def test_compile_with_a_tensor_factor(backend: str) -> None:
 
 
 @pytest.mark.parametrize("operator", ["batch_norm", "unfold", "branch"])
-def test_what_follows_knows_that_no_length_is_0(operator: str) -> None:
+def test_exported_lengths_are_known_to_be_positive(operator: str) -> None:
     class Model(torch.nn.Module):
         def forward(self, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
             y = Upscale.upscale(x, factor)
@@ -318,7 +320,7 @@ def test_plain_torch_onnx_export_keeps_the_factor(tmp_path: Any, exporter: str) 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_new_interpolate_as_the_tutorial_writes_it(tmp_path: Any, exporter: str) -> None:
+def test_new_interpolate_of_the_pytorch_tutorial_exports(tmp_path: Any, exporter: str) -> None:
     from myops import NewInterpolate
 
     class StrangeSuperResolutionNet(torch.nn.Module):
@@ -354,9 +356,9 @@ def test_new_interpolate_as_the_tutorial_writes_it(tmp_path: Any, exporter: str)
 
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("mode", ["linear", "bicubic"])
-def test_long_rows_of_float64(mode: str, align_corners: bool) -> None:
-    """Right next to whole positions, where torch rounds the position down in float32: 5542.9998
-    becomes 5543, and its result is off by up to 4e-4."""
+def test_positions_in_long_rows_of_float64_are_exact(mode: str, align_corners: bool) -> None:
+    """At positions just below an integer, which torch rounds to float32: 5542.9998 becomes 5543,
+    and its result is off by up to 4e-4."""
     length, size = 7680, 14054
     x = torch.randn(length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     shape, sizes = ((1, 1, length), size) if mode == "linear" else ((1, 1, 1, length), (1, size))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import leaks
 import pytest
 
-# Half a minute and more, for a group whose calls take long.
+# Groups that take half a minute or more.
 SLOW = {"derivatives", "programs", "prototypes"}
 
 
@@ -14,12 +14,12 @@ SLOW = {"derivatives", "programs", "prototypes"}
     "group",
     [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in leaks.GROUPS],
 )
-def test_calls_keep_nothing(group: str) -> None:
+def test_calls_leak_no_memory(group: str) -> None:
     found = leaks.ask(group)
     assert len(found) >= 4
     assert not leaks.grown(found)
 
 
-def test_a_leak_of_one_byte_is_seen() -> None:
+def test_a_leak_of_one_byte_is_found() -> None:
     found = leaks.ask("probe")
     assert [*found] == [*leaks.grown(found)] == ["probe"]

@@ -21,7 +21,7 @@ import myops.ort
 from myops.ops.my_add import reference
 
 DTYPES = myops._description.OPS["my_add"].types["T"]
-# Pairs of shapes; the last column of each comment is what the pair is there for.
+# Pairs of shapes; each comment says what the pair tests.
 CASES = [
     ((), ()),  # scalars
     ((1,), (7,)),  # one element against a row
@@ -48,7 +48,7 @@ def test_values_and_parity(
         np.testing.assert_array_equal(result, expected.astype(a.dtype))
 
 
-def test_half_rounds_once() -> None:
+def test_float16_rounds_once() -> None:
     """2a overflows float16 although 2a + b does not; an op that rounds in between gives inf."""
     a, b = np.float16([40000]), np.float16([-40000])
     assert run_numpy("my_add", [a, b])[0] == np.float16(40000)
@@ -61,7 +61,7 @@ def test_integers_wrap(dtype: str) -> None:
     assert run_numpy("my_add", [top, np.array([3], dtype)])[0].item() == 1
 
 
-def test_special_values() -> None:
+def test_special_values_have_equal_bits() -> None:
     special = np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1e38, -1e38, 1e-45])
     a, b = np.meshgrid(special, special)
     result = assert_parity("my_add", [a.copy(), b.copy()])[0]
@@ -89,8 +89,8 @@ def test_channels_last_stays_channels_last() -> None:
 
 
 def _in_any_order(generator: torch.Generator, dtype: torch.dtype) -> list[torch.Tensor]:
-    """Two operands whose axes lie in memory in orders of their own; some axes are repeated, some
-    have gaps."""
+    """Two operands with axes in different orders in memory; some axes are repeated, some have
+    gaps."""
     rank = int(torch.randint(1, 6, (), generator=generator))
     lengths = [int(torch.randint(1, 41 if rank < 4 else 9, (), generator=generator))
                for _ in range(rank)]  # fmt: skip
@@ -107,7 +107,7 @@ def _in_any_order(generator: torch.Generator, dtype: torch.dtype) -> list[torch.
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32])
-def test_the_result_lies_in_the_order_of_the_operands(dtype: torch.dtype) -> None:
+def test_results_have_the_strides_of_torch(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(5)
     for _ in range(200):
         a, b = _in_any_order(generator, dtype)
@@ -130,8 +130,8 @@ def test_the_result_lies_in_the_order_of_the_operands(dtype: torch.dtype) -> Non
             assert bool((memory[:32] == 77).all() and (memory[-32:] == 77).all()), label
 
 
-def test_every_bfloat16_in_vectors_and_alone() -> None:
-    """Vectors round pairs of them; NaN and infinities keep the bits that one element alone gets."""
+def test_every_bfloat16_value_is_rounded_alike_in_vectors_and_alone() -> None:
+    """Vectors round pairs of values; NaN and infinities keep the bits of a single element."""
     every = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
     for number in (0.0, 1.0, -3.1875, 1e38, float("inf")):  # which of two NaN stays is not said
         b = torch.full_like(every, number)
@@ -144,7 +144,7 @@ def test_every_bfloat16_in_vectors_and_alone() -> None:
             assert torch.equal(myops.my_add(*pair).view(torch.int16), same.view(torch.int16))
 
 
-def test_out_in_another_order_is_refused() -> None:
+def test_out_with_other_strides_is_refused() -> None:
     a = torch.randn(3, 4, 5).permute(2, 0, 1)
     out = torch.empty(4, 5, 3).permute(1, 2, 0)
     with pytest.raises(RuntimeError, match=r"out: got strides \[3, 1, 15\], expected contiguous "
@@ -152,7 +152,7 @@ def test_out_in_another_order_is_refused() -> None:
         myops.my_add(a, a, out=out)
 
 
-def test_a_compiled_program_keeps_the_order() -> None:
+def test_compiled_calls_keep_the_strides() -> None:
     def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return myops.my_add(a, b).relu()
 
@@ -172,7 +172,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("inputs", "text"), REFUSALS)
-def test_refusals_read_the_same_everywhere(inputs: list[np.ndarray], text: str) -> None:
+def test_refusals_have_the_same_text_in_every_runtime(inputs: list[np.ndarray], text: str) -> None:
     with pytest.raises(RuntimeError) as eager:
         run_torch("my_add", inputs)
     with pytest.raises(ValueError, match="my_add") as numpy:
@@ -187,7 +187,7 @@ def test_refusals_read_the_same_everywhere(inputs: list[np.ndarray], text: str) 
     assert text in str(fake.value)
 
 
-def test_refuses_a_dtype_it_does_not_have() -> None:
+def test_an_undeclared_dtype_is_refused() -> None:
     text = "my_add: a: got dtype bool, expected float16, bfloat16, float32, float64, int32 or int64"
     for run, error in ((run_torch, RuntimeError), (run_numpy, ValueError)):
         with pytest.raises(error) as info:
@@ -196,7 +196,9 @@ def test_refuses_a_dtype_it_does_not_have() -> None:
 
 
 @pytest.mark.parametrize(("a_shape", "b_shape"), CASES[:6])
-def test_gradients(a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> None:
+def test_gradients_of_first_to_third_order(
+    a_shape: tuple[int, ...], b_shape: tuple[int, ...]
+) -> None:
     a = torch.randn(a_shape, dtype=torch.float64, requires_grad=True)
     b = torch.randn(b_shape, dtype=torch.float64, requires_grad=True)
     for function in (myops.my_add, torch.ops.myops.my_add):
@@ -217,7 +219,7 @@ def test_only_the_needed_gradient_is_computed() -> None:
     assert b.grad is None
 
 
-def test_function_transforms() -> None:
+def test_torch_func_transforms() -> None:
     a, b = torch.randn(5, 3, 4), torch.randn(4)
     vmap = torch.func.vmap
     torch.testing.assert_close(vmap(myops.my_add, (0, None))(a, b), 2 * a + b)
@@ -236,7 +238,7 @@ def test_function_transforms() -> None:
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_compile(dynamic: bool) -> None:
+def test_compiled_calls_equal_eager_calls(dynamic: bool) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(
         lambda a, b: myops.my_add(a, b).relu(), fullgraph=True, dynamic=dynamic
@@ -255,7 +257,7 @@ def doubled(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return myops.my_add(a, b)
 
 
-def test_export_and_script(tmp_path: object) -> None:
+def test_export_script_and_trace(tmp_path: object) -> None:
     class Model(torch.nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
             return myops.nn.MyAdd()(a, b) * 3
@@ -276,7 +278,7 @@ def test_export_and_script(tmp_path: object) -> None:
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_opcheck(requires_grad: bool) -> None:
+def test_opcheck_passes(requires_grad: bool) -> None:
     samples = [
         (torch.randn(3, 4), torch.randn(4)),
         (torch.randn(3, 1), torch.randn(1, 4)),
@@ -288,7 +290,7 @@ def test_opcheck(requires_grad: bool) -> None:
         torch.library.opcheck(torch.ops.myops.my_add.default, arguments)
 
 
-def test_meta_device() -> None:
+def test_meta_tensors_give_meta_results() -> None:
     result = myops.my_add(torch.empty(3, 1, device="meta"), torch.empty(4, device="meta"))
     assert result.shape == (3, 4)
     assert result.device.type == "meta"
@@ -296,10 +298,11 @@ def test_meta_device() -> None:
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "bfloat16"])
 @pytest.mark.parametrize("shape", [(), (3, 4), (129, 257), (3, 1_000_003)])
-def test_sums_that_lie_where_their_addends_lay(
+def test_onnxruntime_reuses_the_memory_of_inputs(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: str
 ) -> None:
-    """Between nodes, ONNX Runtime lets a sum overwrite the first addend, the second, or both."""
+    """Between nodes, ONNX Runtime lets the result overwrite the first input, the second, or
+    both."""
     given = {"a": random_array(rng, shape, dtype), "b": random_array(rng, shape[-1:], dtype)}
     steps = ["a b", "s0 a", "b s1", "s2 s2", "s3 b", "a s4", "s5 a"]
     sums, nodes = dict(given), []

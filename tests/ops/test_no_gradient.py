@@ -1,4 +1,4 @@
-"""An op without a gradient refuses to give one, however it is called, and gives no wrong one."""
+"""An op without a gradient refuses a backward pass, however it is called."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ doubled = myops.prototype(
     outputs=[myops.Output("y", "T", "Twice x.")],
     shape=lambda inputs, attributes: [inputs[0].shape],
 )
-# Values of one dtype, indices of another that no input has.
+# Values of one dtype, and indices of another, which no input has.
 largest = myops.prototype(
     lambda x: (x.max(-1), x.argmax(-1)),
     name="largest",
@@ -42,7 +42,7 @@ WAYS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_same_error_everywhere(way: str) -> None:
+def test_gradients_are_refused_with_the_same_text(way: str) -> None:
     x = torch.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match=r"no_gradient.doubled is not differentiable. Detach"):
         (WAYS[way](x) + x).sum().backward()
@@ -51,7 +51,7 @@ def test_the_same_error_everywhere(way: str) -> None:
         assert WAYS[way](x).tolist() == [2, 2, 2]
 
 
-def test_the_conformance_tests_see_a_gradient_that_is_not_promised() -> None:
+def test_conformance_suite_finds_an_undeclared_gradient() -> None:
     cases = [Case((torch.rand(2, 3),), name="matrix")]
     check_op(doubled, cases, reference=lambda x: 2 * x, gradients=0, only=["gradients"])
 
@@ -75,7 +75,7 @@ def test_the_conformance_tests_see_a_gradient_that_is_not_promised() -> None:
         assert f"{way}: a gradient" in str(caught.value)
 
 
-def test_an_output_of_a_dtype_that_no_input_has() -> None:
+def test_an_output_with_a_dtype_of_its_own() -> None:
     x = torch.rand(4, 5)
     expected = (x.max(-1).values, x.argmax(-1))
     compiled = torch.compile(lambda x: largest(x), backend="inductor", fullgraph=True)

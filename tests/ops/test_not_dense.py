@@ -1,5 +1,5 @@
-"""Tensors that are not one block of memory are refused by the names of op and argument, and names
-that torch uses for its own operators are no names of libraries."""
+"""Tensors that are not dense are refused with the names of op and argument; namespaces that torch
+uses for its own operators are reserved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS: dict[str, Callable[[], torch.Tensor]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore")  # of torch about sparse and nested tensors
-def test_a_layout_is_refused_by_the_argument(kind: str) -> None:
+def test_sparse_and_nested_layouts_are_refused(kind: str) -> None:
     if kind == "mkldnn" and not torch.backends.mkldnn.is_available():
         pytest.skip("this torch is built without MKL-DNN")
     item = KINDS[kind]()
@@ -42,13 +42,13 @@ def test_a_layout_is_refused_by_the_argument(kind: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_quantized_tensor_is_refused_by_its_dtype() -> None:
+def test_quantized_tensors_are_refused() -> None:
     item = torch.quantize_per_tensor(DENSE, 0.1, 0, torch.qint8)
     with pytest.raises(RuntimeError, match="my_add: a: got dtype qint8, expected float16"):
         myops.my_add(item, DENSE)
 
 
-def test_a_jagged_tensor_is_refused_by_the_argument() -> None:
+def test_jagged_tensors_are_refused() -> None:
     item = torch.nested.nested_tensor([DENSE, DENSE[:2]], layout=torch.jagged)
     with pytest.raises(RuntimeError, match=r"my_add: b: got a nested tensor, .* b\.unbind\(\)"):
         myops.my_add(DENSE, item)
@@ -64,7 +64,7 @@ def one_rank() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_a_dtensor_is_refused_by_the_argument(one_rank: None, grad: bool) -> None:
+def test_dtensors_are_refused(one_rank: None, grad: bool) -> None:
     from torch.distributed.tensor import Replicate, distribute_tensor, init_device_mesh
 
     mesh = init_device_mesh("cpu", (1,))
@@ -88,7 +88,7 @@ print(*{name.partition("::")[0] for name in names})
 """
 
 
-def test_every_namespace_of_torch_is_taken() -> None:
+def test_every_namespace_of_torch_is_reserved() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _NAMESPACES], capture_output=True, text=True, check=True
     )

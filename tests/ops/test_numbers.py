@@ -1,4 +1,4 @@
-"""Python numbers as arguments: no fraction is dropped, and a text is no list of its letters."""
+"""Python numbers as arguments: no fraction is dropped, and a string is no list of characters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def deform(**given: Any) -> Callable[[Any], torch.Tensor]:
     return lambda item: myops.deform_conv2d(X, OFFSET, WEIGHT, **{name: given[name](item)})
 
 
-# Where one integer goes: (argument, call, an integer that is right).
+# Arguments that take an integer: (argument, call, a valid integer).
 INTEGERS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "resize: sizes": (lambda n: myops.resize(X, sizes=[n, 7], axes=[2, 3]), 6),
     "resize: axes": (lambda n: myops.resize(X, [2.0, 2.0], axes=[n, 3]), 2),
@@ -52,7 +52,7 @@ WRONG = [2.9, -0.5, math.nan, math.inf, "2", b"2", None, 2 + 1j, [2], np.float64
 
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
 @pytest.mark.parametrize("where", [*INTEGERS, *(f"{name}, alone" for name in ALONE)])
-def test_what_is_no_integer(where: str, wrong: Any) -> None:
+def test_values_that_are_no_integers_are_refused(where: str, wrong: Any) -> None:
     name, comma, _ = where.partition(",")
     if comma and (wrong is None or isinstance(wrong, (list, dict))):
         return  # not given, or a sequence
@@ -63,7 +63,7 @@ def test_what_is_no_integer(where: str, wrong: Any) -> None:
 
 @pytest.mark.parametrize("kind", [int, float, np.int64, np.int32, np.uint8, np.float32])
 @pytest.mark.parametrize("where", [*INTEGERS, *(f"{name}, alone" for name in ALONE)])
-def test_integers_of_any_type(where: str, kind: Any) -> None:
+def test_integers_of_any_type_are_accepted(where: str, kind: Any) -> None:
     name, comma, _ = where.partition(",")
     call, right = (ALONE if comma else INTEGERS)[name]
     found, expected = call(kind(right)), call(right)
@@ -76,12 +76,12 @@ def test_integers_of_any_type(where: str, kind: Any) -> None:
 
 @pytest.mark.parametrize("wrong", ["2", b"2", None, 2 + 1j, [2]], ids=repr)
 @pytest.mark.parametrize("name", REALS)
-def test_what_is_no_number(name: str, wrong: Any) -> None:
+def test_values_that_are_no_numbers_are_refused(name: str, wrong: Any) -> None:
     with pytest.raises(TypeError, match=f"^{name}: got .*, expected numbers"):
         REALS[name](wrong)
 
 
-def test_texts_and_single_numbers_are_no_sequences() -> None:
+def test_strings_and_single_numbers_are_no_sequences() -> None:
     for call in (
         lambda: myops.resize(X, scales="1122"),
         lambda: myops.resize(X, sizes="1244"),
@@ -92,7 +92,7 @@ def test_texts_and_single_numbers_are_no_sequences() -> None:
             call()
 
 
-def test_tensors_of_fractions_are_no_sizes() -> None:
+def test_float_tensors_as_sizes_are_refused() -> None:
     fractions = torch.tensor([2.9, 3.0])
     for call in (
         lambda: myops.interpolate(X, size=fractions),
@@ -106,7 +106,7 @@ def test_tensors_of_fractions_are_no_sizes() -> None:
         myops.resize(X, sizes=fractions, axes=[2, 3])
 
 
-def test_a_shape_rule_in_python_gives_integers() -> None:
+def test_a_python_shape_rule_must_return_integers() -> None:
     def made(length: Any) -> Any:
         return myops.prototype(
             lambda x: x[:2],

@@ -22,7 +22,7 @@ CALLS: dict[str, Any] = {
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_equal_to_the_result_that_is_allocated(call: Any, layout: torch.memory_format) -> None:
+def test_result_in_out_equals_an_allocated_result(call: Any, layout: torch.memory_format) -> None:
     x = X.contiguous(memory_format=layout)
     want = call(x, None)
     out = torch.full_like(want, float("nan"))
@@ -42,12 +42,12 @@ def test_equal_to_the_result_that_is_allocated(call: Any, layout: torch.memory_f
     ],
     ids=["shape", "dtype", "layout", "alias"],
 )
-def test_refusals(out: torch.Tensor, text: str) -> None:
+def test_unsuitable_out_is_refused(out: torch.Tensor, text: str) -> None:
     with pytest.raises(RuntimeError, match=text):
         myops.my_add(X, torch.ones(2, 3, 5, 7), out=out)
 
 
-def test_no_gradient_goes_through_out() -> None:
+def test_out_with_gradients_is_refused() -> None:
     x = X.clone().requires_grad_()
     with pytest.raises(RuntimeError, match="a: got a tensor that requires grad, expected none"):
         myops.my_add(x, X, out=torch.empty_like(X))
@@ -55,7 +55,7 @@ def test_no_gradient_goes_through_out() -> None:
         assert torch.equal(myops.my_add(x, X, out=torch.empty_like(X)), 3 * X)
 
 
-def test_compiled_and_scripted() -> None:
+def test_out_in_compiled_and_scripted_programs() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(x)
         myops.my_add(x, x, out=out)

@@ -1,4 +1,4 @@
-"""Calls with `out=`: each way in, beside torch.add on tensors in the same state."""
+"""Calls with `out=`, in each way, compared with torch.add on tensors in the same state."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ each_call = pytest.mark.parametrize("name", CALLS)
 @each_call
 @pytest.mark.parametrize("watcher", WATCHERS)
 @pytest.mark.parametrize("public", [True, False], ids=["function", "overload"])
-def test_like_torch_add(name: str, watcher: str, public: bool) -> None:
+def test_out_calls_behave_like_torch_add(name: str, watcher: str, public: bool) -> None:
     _, function, overload = CALLS[name]
 
     def call(x: Tensor, out: Tensor) -> Any:
@@ -122,7 +122,7 @@ def test_like_torch_add(name: str, watcher: str, public: bool) -> None:
 
 
 @each_call
-def test_like_torch_add_without_what_is_built_for_this_torch(
+def test_out_calls_without_internals_behave_like_torch_add(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     op, function, _ = CALLS[name]
@@ -140,13 +140,13 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_like_torch_add_in_torchscript(name: str) -> None:
+def test_out_calls_in_torchscript_behave_like_torch_add(name: str) -> None:
     source = f"def run(x, b, out):\n  {SCRIPTS[name]}\n  return out\n"
     unit = torch.jit.CompilationUnit(source)
     check(lambda x, out: unit.run(x, B, out), CALLS[name][1](X), returns=False)
 
 
-# What libtorch has without Python of ours: the kernels in C++.
+# The library in libtorch without our Python files.
 WITHOUT_PYTHON = """
 import sys
 import torch
@@ -167,7 +167,7 @@ for call, want in calls.items():
 """
 
 
-def test_like_torch_add_without_python() -> None:
+def test_out_calls_without_python_behave_like_torch_add() -> None:
     library = _libraries.OURS._file("torch", ImportError)
     folder = Path(__file__).parents[1]
     done = warm.run("-c", WITHOUT_PYTHON, library, cwd=folder, without_myops=True)

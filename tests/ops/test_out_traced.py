@@ -47,7 +47,7 @@ def result(name: str, x: Tensor) -> Tensor:
 
 
 class Model(torch.nn.Module):
-    """The result goes into a tensor that is made inside."""
+    """The result is written into a tensor that the model creates."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def add(x: Tensor, out: Tensor) -> Tensor:
     ("backend", "dynamic"),
     [("eager", False), ("aot_eager", False), ("aot_eager", True), ("inductor", False)],
 )
-def test_compiled(name: str, backend: str, dynamic: bool) -> None:
+def test_compiled_calls_write_into_out(name: str, backend: str, dynamic: bool) -> None:
     torch._dynamo.reset()
     want = result(name, X)
 
@@ -134,7 +134,7 @@ def test_compiled_calls_are_refused_as_torch_add_is(
     ids=["length", "rank", "dtype", "strides", "expanded", "meta"],
 )
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_what_does_not_fit_is_refused_and_not_counted(
+def test_unsuitable_out_is_refused_without_a_new_version(
     out: Tensor, text: str, compiled: bool
 ) -> None:
     torch._dynamo.reset()
@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_refused_and_not_counted(
         assert out._version == before
 
 
-def test_symbolic_lengths_that_do_not_fit_are_refused() -> None:
+def test_wrong_symbolic_lengths_of_out_are_refused() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(CALLS["resize"], backend="aot_eager", dynamic=True, fullgraph=True)
     assert torch.equal(compiled(X, torch.zeros(2, 3, 10, 21)), result("resize", X))
@@ -157,7 +157,7 @@ def test_symbolic_lengths_that_do_not_fit_are_refused() -> None:
 
 @each_call
 @pytest.mark.parametrize("strict", [False, True])
-def test_exported(name: str, strict: bool) -> None:
+def test_exported_calls_write_into_out(name: str, strict: bool) -> None:
     x = torch.randn(2, 3, 9, 7, generator=G)
     lengths = {"x": {2: torch.export.Dim.DYNAMIC}}
     program = torch.export.export(Model(name), (X,), dynamic_shapes=lengths, strict=strict)
@@ -166,7 +166,7 @@ def test_exported(name: str, strict: bool) -> None:
 
 
 @each_call
-def test_the_file_of_the_exporter_on_torch_export_has_the_node(name: str) -> None:
+def test_dynamo_exports_the_node(name: str) -> None:
     with torch.no_grad():
         program = torch.onnx.export(Model(name), (X,), dynamo=True, verbose=False)
     assert program is not None
@@ -176,7 +176,7 @@ def test_the_file_of_the_exporter_on_torch_export_has_the_node(name: str) -> Non
 
 
 @each_call
-def test_the_torchscript_exporter_is_refused(name: str) -> None:
+def test_torchscript_export_is_refused(name: str) -> None:
     with pytest.raises(RuntimeError, match="out: got a tensor in an export by the TorchScript"):
         torch.onnx.export(Model(name), (X,), io.BytesIO(), dynamo=False)
 
@@ -206,7 +206,7 @@ TRANSFORMED: dict[str, Callable[[Program, Tensor], Any]] = {
 
 
 def overwrite(call: Program, x: Tensor, out: Tensor) -> Tensor:
-    """The gradient needs what `out` held."""
+    """The gradient needs the earlier values of `out`."""
     y = (x.sum() * out).sum()
     call(X, out)
     return y
@@ -241,7 +241,7 @@ def test_transformed_calls_are_refused_as_torch_add_is(name: str, transformed: s
     assert refused(ours) == expected
 
 
-def test_wrapper_tensors_count_what_is_written_inside() -> None:
+def test_wrapper_tensors_have_a_new_version_after_a_call() -> None:
     for call in (add, CALLS["my_add"], CALLS["overload"]):
         x, out = TwoTensor(X, X + 1), TwoTensor(torch.zeros_like(X), torch.zeros_like(X))
         call(x, out)
@@ -251,7 +251,7 @@ def test_wrapper_tensors_count_what_is_written_inside() -> None:
 
 
 @pytest.mark.parametrize("device", ["meta", "fake"])
-def test_tensors_without_memory(device: str) -> None:
+def test_meta_and_fake_tensors_as_out(device: str) -> None:
     with FakeTensorMode(allow_non_fake_inputs=True) if device == "fake" else torch.device("meta"):
         x, out, small = torch.empty(2, 3), torch.empty(2, 3), torch.empty(3)
         for call in (add, CALLS["my_add"], CALLS["overload"]):

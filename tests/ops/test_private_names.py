@@ -1,4 +1,4 @@
-"""Private names of torch make calls faster, never possible: each is removed in turn."""
+"""Private names of torch make calls faster, but none is required: each is removed in turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = [
 ]
 
 
-def test_every_private_name_of_the_package_is_in_the_list() -> None:
+def test_every_private_name_in_use_is_listed() -> None:
     found = set()
     folders = ("_torch", "_prototype", "ops")
     files = [file for folder in folders for file in PACKAGE.glob(f"{folder}/*.py")]
@@ -36,7 +36,7 @@ def test_every_private_name_of_the_package_is_in_the_list() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_it(name: str) -> None:
+def test_ops_work_without_a_private_name(name: str) -> None:
     script = Path(__file__).with_name("without_private_name.py")
     done = warm.run(script, name, without_myops=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""Calls that ask for a gradient, past the dispatcher: recorded for autograd without Python."""
+"""Fast calls with gradients, which are recorded for autograd without Python."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def image(dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 @pytest.fixture
 def in_python(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From the call of the function on, all calls go the way without a module for this torch."""
+    """After a call of the function, all calls work as without the module built for this torch."""
 
     def change() -> None:
         library = _libraries.OURS._file("torch", ImportError)
@@ -59,7 +59,7 @@ def is_recorded(result: torch.Tensor) -> bool:
 @each_call
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_equal_to_the_way_through_python(
+def test_recorded_gradients_equal_those_through_python(
     in_python: Callable[[], None], name: str, dtype: torch.dtype, layout: torch.memory_format
 ) -> None:
     x = image(dtype).detach().contiguous(memory_format=layout).requires_grad_()
@@ -84,7 +84,7 @@ def test_second_derivatives(name: str) -> None:
     assert torch.autograd.gradgradcheck(CALLS[name], x)
 
 
-def test_the_input_is_not_kept() -> None:
+def test_the_input_is_freed_before_backward() -> None:
     x = image()
     middle = x * 2
     result = CALLS["sizes"](middle)
@@ -96,7 +96,7 @@ def test_the_input_is_not_kept() -> None:
     assert x.grad is not None
 
 
-def test_what_the_graph_kept_is_freed_with_it() -> None:
+def test_attributes_are_freed_with_the_graph() -> None:
     mode = "".join(["lin", "ear"])
     before = sys.getrefcount(mode)
     result = module._resize.call((image(), None, None, [2, 3, 4, 5]), {"mode": mode})
@@ -106,7 +106,7 @@ def test_what_the_graph_kept_is_freed_with_it() -> None:
     assert sys.getrefcount(mode) == before
 
 
-def test_a_list_that_changes_later_does_not_count() -> None:
+def test_lists_changed_after_the_call_have_no_effect() -> None:
     x, sizes, attributes = image(), [2, 3, 4, 5], {"mode": "linear"}
     result = module._resize.call((x, None, None, sizes), attributes)
     expected = torch.autograd.grad(result.sum(), x, retain_graph=True)[0]
@@ -117,7 +117,7 @@ def test_a_list_that_changes_later_does_not_count() -> None:
     assert torch.equal(again.detach(), expected)
 
 
-def test_a_backward_pass_that_somebody_observes() -> None:
+def test_an_observed_backward_pass_uses_the_dispatcher() -> None:
     class Watch(TorchDispatchMode):
         names: tuple[str, ...] = ()
 
@@ -140,7 +140,7 @@ def test_a_backward_pass_that_somebody_observes() -> None:
     assert "myops::resize_backward" in {event.key for event in profiler.key_averages()}
 
 
-def test_a_graph_of_several_threads() -> None:
+def test_one_graph_in_several_threads() -> None:
     x = image()
     result = CALLS["scales"](x)
     expected = torch.autograd.grad(result.sum(), x, retain_graph=True)[0]
@@ -159,7 +159,7 @@ def test_a_graph_of_several_threads() -> None:
     assert equal == [True] * 200
 
 
-def test_hooks_accumulation_and_inference() -> None:
+def test_hooks_accumulation_and_inference_mode() -> None:
     x = image()
     result = CALLS["sizes"](x)
     seen: list[torch.Size] = []

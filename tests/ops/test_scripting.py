@@ -56,7 +56,7 @@ def scripted(expression: str) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("argument", ARGUMENTS)
 @pytest.mark.parametrize(("mode", "rank"), MODES)
-def test_interpolate(mode: str, rank: int, argument: str) -> None:
+def test_interpolate_in_torchscript(mode: str, rank: int, argument: str) -> None:
     argument = argument.format(count=rank - 2)
     program, loaded = scripted(f"myops.interpolate(x, {argument}, mode={mode!r})")
     assert torch.equal(loaded(X[rank]), program(X[rank]))
@@ -65,7 +65,9 @@ def test_interpolate(mode: str, rank: int, argument: str) -> None:
 @pytest.mark.parametrize("mode", ["linear", "bilinear", "trilinear", "bicubic"])
 @pytest.mark.parametrize("antialias", [False, True])
 @pytest.mark.parametrize("align_corners", [None, False, True])
-def test_interpolate_options(mode: str, antialias: bool, align_corners: bool | None) -> None:
+def test_interpolate_options_in_torchscript(
+    mode: str, antialias: bool, align_corners: bool | None
+) -> None:
     rank = {"linear": 3, "trilinear": 5}.get(mode, 4)
     if antialias and rank != 4:
         return
@@ -92,7 +94,7 @@ def test_interpolate_options(mode: str, antialias: bool, align_corners: bool | N
         "myops.my_add(x, x)",
     ],
 )
-def test_other_functions(call: str) -> None:
+def test_other_functions_in_torchscript(call: str) -> None:
     program, loaded = scripted(call)
     assert torch.equal(loaded(X[4]), program(X[4]))
 
@@ -104,7 +106,7 @@ def test_other_functions(call: str) -> None:
         "myops.resize(x, [1.0, 1.0, 2.0, 2.0], mode='linear', out=out)",
     ],
 )
-def test_out(call: str) -> None:
+def test_out_in_torchscript(call: str) -> None:
     _, loaded = scripted(call.replace("out=out", "out=torch.zeros([2, 3, 14, 16])"))
     assert torch.equal(loaded(X[4]), myops.interpolate(X[4], scale_factor=2, mode="bilinear"))
 
@@ -123,7 +125,7 @@ def test_out(call: str) -> None:
         ("myops.resize(x, [1, 1, 2, 2], [1, 1, 2, 2])", "got both, expected exactly one"),
     ],
 )
-def test_refused_alike(call: str, text: str) -> None:
+def test_scripted_calls_are_refused_with_the_same_text(call: str, text: str) -> None:
     program, loaded = scripted(call)
     with pytest.raises((ValueError, RuntimeError), match=text):
         program(X[4])
@@ -140,7 +142,7 @@ LAYERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
-def test_layers(make: Any) -> None:
+def test_layers_in_torchscript(make: Any) -> None:
     layer = make().eval()
     for parameter in layer.parameters():
         torch.nn.init.uniform_(parameter, -0.5, 0.5)
@@ -172,7 +174,7 @@ class Network(torch.nn.Module):
 
 
 @pytest.mark.parametrize("target", ["myops", "onnx"])
-def test_exports(target: str) -> None:
+def test_scripted_models_export(target: str) -> None:
     network = Network().eval()
     arguments = (torch.randn(1, 3, 6, 5), torch.tensor([1.5, 2.5]))
     model = myops.onnx.export(
@@ -185,7 +187,7 @@ def test_exports(target: str) -> None:
         torch.testing.assert_close(torch.from_numpy(got), network(x, factor), rtol=1e-5, atol=1e-5)
 
 
-def test_a_number_of_groups_that_the_input_decides_is_refused() -> None:
+def test_groups_computed_from_the_input_are_refused() -> None:
     @torch.jit.script
     def program(x: Tensor, offset: Tensor, weight: Tensor) -> Tensor:
         return myops.deform_conv2d(x, offset, weight)

@@ -47,7 +47,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_graph_computes_the_same(name: str) -> None:
+def test_traced_graphs_compute_the_same(name: str) -> None:
     function, args = CALLS[name]
     graph = torch.fx.symbolic_trace(function)
     assert any("myops" in str(getattr(n.target, "__module__", n.target)) for n in graph.graph.nodes)
@@ -62,7 +62,7 @@ def test_the_graph_computes_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("layer", [myops.nn.DeformConv2dPack, myops.nn.ModulatedDeformConv2dPack])
-def test_layers(layer: type[torch.nn.Module]) -> None:
+def test_traced_layers_compute_the_same(layer: type[torch.nn.Module]) -> None:
     model = torch.nn.Sequential(layer(2, 4, 3, padding=1), torch.nn.BatchNorm2d(4)).eval()
     graph = torch.fx.symbolic_trace(model)
     assert torch.equal(graph(X), model(X))

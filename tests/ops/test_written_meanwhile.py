@@ -1,8 +1,8 @@
-"""Numbers that decide a shape, written by somebody else while a call runs.
+"""Numbers that decide a shape, which another process writes while a call runs.
 
-Another process writes them, into memory that both share: it needs no lock of Python's. Each result
-must be that of numbers which were there at some moment. Before numbers were read once a call, the
-kernel wrote past the result's memory.
+The process writes into shared memory, so that it needs no lock of Python. Each result must be that
+of the numbers at one moment: if a call read them twice, the kernel could write beyond the memory of
+the result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LISTS: dict[str, tuple[int, str, list[float], list[float], dict[str, Any]]] = {
 
 KINDS = {"float32": "f", "float64": "d", "int64": "q"}  # of the module struct
 
-# Starts in a moment: it needs neither torch nor NumPy.
+# Starts quickly, because it needs neither torch nor NumPy.
 WRITER = """
 import json, mmap, struct, sys
 path, kind, values = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
@@ -57,7 +57,7 @@ while True:
 def written(
     file: Path, dtype: str, before: list[float], after: list[float]
 ) -> Iterator[np.ndarray]:
-    """An array that another process writes all the time."""
+    """An array that another process writes continuously."""
     np.array(before, dtype).tofile(file)
     numbers = np.memmap(file, dtype, "r+")
     arguments = (str(file), KINDS[dtype], json.dumps([before, after]))
@@ -72,7 +72,7 @@ def written(
 
 
 def calls(index: int, attributes: dict[str, Any]) -> dict[str, Callable[[Any], np.ndarray]]:
-    """One list of numbers in, the result out, for each way in."""
+    """For each way to call resize, a function from a list of numbers to the result."""
 
     def place(numbers: Any) -> list[Any]:
         inputs: list[Any] = [None, None, None, None]
@@ -121,10 +121,10 @@ def _dynamic(model: Any) -> Any:
 
 @pytest.mark.parametrize("way", ["direct", "dispatcher", "autograd", "numpy", "onnxruntime"])
 @pytest.mark.parametrize("name", list(LISTS))
-def test_results_are_those_of_one_moment(name: str, way: str, tmp_path: Path) -> None:
+def test_results_use_the_numbers_of_one_moment(name: str, way: str, tmp_path: Path) -> None:
     index, dtype, before, after, attributes = LISTS[name]
     run = calls(index, attributes)[way]
-    # The writer may be between two numbers.
+    # The other process may have written only some of the numbers.
     mixed = itertools.product(*zip(before, after, strict=True))
     legal = {np.asarray(run(np.array(numbers, dtype))).tobytes() for numbers in mixed}
     assert len(legal) == 2 ** len(before)

@@ -12,7 +12,7 @@ import torch.autograd.forward_ad
 
 
 class Without:
-    """A module or class that lacks one name; torch itself keeps the whole one."""
+    """A module or class without one of its names; torch itself keeps the original."""
 
     def __init__(self, inner: Any, hidden: str) -> None:
         self.__dict__.update(_inner=inner, _hidden=hidden)

@@ -21,8 +21,8 @@ def probe_library(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def build(folder: Path) -> None:
-    """Of the objects that our libraries are made of where they are here, as after `make build`; but
-    for the file with the names of a library."""
+    """Links the objects of our libraries if `make build` left them, and compiles only the test op
+    and the file with the names of a library."""
     csrc, objects = ROOT / "csrc", ROOT / "build" / "objects" / "csrc"
     sources = []
     for name in ("core", "cuda", "adapters/ort"):

@@ -1,4 +1,4 @@
-"""Broken libraries, built on the spot, and small models for the tests of the doctor."""
+"""Broken libraries, which are compiled here, and small models for the tests of the doctor."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def compiler() -> str:
     return os.environ.get("CXX") or shutil.which("c++") or "g++"
 
 
-class Workshop:
-    """Builds libraries in a folder, each once."""
+class LibraryBuilder:
+    """Compiles the libraries of SOURCES in a folder, each once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,7 +83,7 @@ class Workshop:
         return str(library)
 
     def needing_another(self) -> str:
-        """A library that needs libother.so, which is then gone."""
+        """A library that needs libother.so, which is deleted after linking."""
         other, needs = self.folder / "other.cpp", self.folder / "needs.cpp"
         other.write_text('extern "C" int other() { return 1; }')
         needs.write_text(
@@ -95,7 +95,7 @@ class Workshop:
         return built
 
     def changed(self, place: int, value: int, file: str) -> str:
-        """A library whose header says something else in one byte."""
+        """A library with one byte of its header changed."""
         data = bytearray(Path(self.build("empty")).read_bytes())
         data[place] = value
         (self.folder / file).write_bytes(data)
@@ -110,7 +110,7 @@ _ours = functools.cache(
 
 
 def examine(*args: Any, **kwargs: Any) -> _doctor.Report:
-    """`doctor`, which looks at the environment and at our own library only once in all tests."""
+    """`doctor`, but the environment and our own library are examined once for all tests."""
     facts, outcome, found = _look()
 
     looked = (dict(facts), outcome, list(found))

@@ -32,7 +32,7 @@ def ours():
 
 
 class Session:
-    """Takes a given time for each run, and notes them."""
+    """A session whose runs take a given time and are recorded in a log."""
 
     def __init__(self, name, seconds, log):
         self._name, self._seconds, self._log = name, seconds, log
@@ -52,7 +52,7 @@ def test_models_take_turns_and_warm_up_first():
     assert {name: len(item) for name, item in times.items()} == {"a": 4, "b": 4}
 
 
-def test_the_numbers_are_those_of_the_runs():
+def test_statistics_are_computed_from_the_runs():
     sessions = {"slow": Session("slow", 0.02, []), "fast": Session("fast", 0.005, [])}
     times = _bench._measured(sessions, {}, 0, None, 0.1)
     assert len(times["slow"]) >= 10  # at least, though the time is up before
@@ -70,7 +70,7 @@ def test_the_numbers_are_those_of_the_runs():
         assert item.percentiles[99] in times[item.name]
 
 
-def test_seconds_end_it():
+def test_seconds_limits_the_time():
     sessions = {"a": Session("a", 0.001, [])}
     start = time.perf_counter()
     times = _bench._measured(sessions, {}, 0, None, 0.2)
@@ -78,7 +78,7 @@ def test_seconds_end_it():
     assert len(times["a"]) > 20
 
 
-def test_a_longer_model_takes_longer():
+def test_a_larger_model_takes_longer():
     found = bench(model(shape=(256, 256)), model("Erf", 60, shape=(256, 256)), seconds=0.2)
     assert found.timings[1].relative > 5
     assert [item.name for item in found.timings] == ["the model", "the other"]
@@ -95,13 +95,13 @@ def test_lowered_is_the_model_in_standard_operators():
         bench(model(), "lowered")
 
 
-def test_other_results_are_said():
+def test_different_results_are_reported():
     found = bench(model("Relu"), [model("Neg"), model("Relu")], repeat=1)
     assert found.differences["the other"] > 0.1
     assert found.differences["the other (2)"] == 0
 
 
-def test_inputs(tmp_path):
+def test_inputs_from_files_and_wrong_inputs(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((3, 4), np.float32))
     found = bench(model(), inputs={"x": str(tmp_path / "x.npy")}, repeat=1)
     assert found.inputs["x"] == {"dtype": "float32", "shape": [3, 4], "invented": ""}
@@ -125,12 +125,12 @@ def test_inputs(tmp_path):
     ({"repeat": 0}, "repeat"), ({"repeat": 10**9}, "repeat"), ({"seconds": 0}, "seconds"),
     ({"seconds": float("nan")}, "seconds"),
 ])  # fmt: skip
-def test_arguments_that_make_no_sense(options, text):
+def test_wrong_arguments_are_refused(options, text):
     with pytest.raises(ValueError, match=f"bench: {text}: got"):
         bench(model(), **options)
 
 
-def test_files_that_do_not_load(tmp_path):
+def test_unloadable_files_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file"):
         bench(tmp_path / "gone.onnx")
     with pytest.raises(FileNotFoundError, match="no such file"):
@@ -139,13 +139,13 @@ def test_files_that_do_not_load(tmp_path):
         bench(model("NoSuchOp"))
 
 
-def test_a_file_called_lowered(tmp_path, monkeypatch):
+def test_a_file_named_lowered_is_preferred_to_the_keyword(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     onnx.save(model(), "lowered")
     assert bench(model(), "lowered", repeat=1).differences == {"lowered": 0.0}
 
 
-def test_it_prints_and_becomes_json(capsys):
+def test_result_as_text_and_json(capsys):
     found = bench(ours(), "lowered", repeat=3, threads=[64])
     found.print(Console(width=150))
     shown = capsys.readouterr().out

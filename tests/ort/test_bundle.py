@@ -24,7 +24,7 @@ from myops.ort._named_libraries import KEY
 FEEDS = {"a": np.float32([[1, 2, 3]]), "b": np.float32([1, 1, 1])}
 
 # Runs a bundle's load.py where `import myops` fails; prints the result.
-STRANGER = """
+RUN = """
 import json, sys
 sys.modules["myops"] = None
 import numpy as np
@@ -41,9 +41,11 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def stranger(folder: Path, feeds: dict[str, np.ndarray]) -> subprocess.CompletedProcess[str]:
+def run_without_myops(
+    folder: Path, feeds: dict[str, np.ndarray]
+) -> subprocess.CompletedProcess[str]:
     text = json.dumps({name: value.tolist() for name, value in feeds.items()})
-    command = [sys.executable, "-c", STRANGER, text]
+    command = [sys.executable, "-c", RUN, text]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -53,7 +55,7 @@ def test_a_bundle_runs_without_myops(model: Path, tmp_path: Path) -> None:
     assert names == {"add.onnx", "libmyops_ort.so", "load.py", "load.h", "README.md"}
     assert set(made.files) == names
     moved = made.folder.rename(tmp_path / "elsewhere")
-    done = stranger(moved, FEEDS)
+    done = run_without_myops(moved, FEEDS)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [[3, 5, 7]]
     shown = subprocess.run([sys.executable, moved / "load.py"], capture_output=True, text=True)
@@ -84,22 +86,27 @@ def test_the_model_names_its_libraries(model: Path, tmp_path: Path) -> None:
     assert not onnx.load(model).metadata_props
 
 
-def test_the_loader_refuses_other_bytes_and_other_machines(model: Path, tmp_path: Path) -> None:
+def test_the_loader_refuses_a_changed_library_and_another_platform(
+    model: Path, tmp_path: Path
+) -> None:
     made = myops.ort.bundle(model, tmp_path / "deploy", check=False)
     library, script = made.folder / "libmyops_ort.so", made.folder / "load.py"
     good = library.read_bytes()
     library.write_bytes(good + b"x")
-    assert "is not the library that was bundled: got SHA-256" in stranger(made.folder, FEEDS).stderr
+    assert (
+        "is not the library that was bundled: got SHA-256"
+        in run_without_myops(made.folder, FEEDS).stderr
+    )
     library.unlink()
-    assert f"{library} is missing" in stranger(made.folder, FEEDS).stderr
+    assert f"{library} is missing" in run_without_myops(made.folder, FEEDS).stderr
     library.write_bytes(good)
     text = script.read_text().replace(loader.this_platform(), "plan9-vax")
     script.write_text(text)
-    done = stranger(made.folder, FEEDS)
+    done = run_without_myops(made.folder, FEEDS)
     assert f"are for plan9-vax, this is {loader.this_platform()}" in done.stderr
 
 
-def test_weights_in_other_files_go_along(tmp_path: Path) -> None:
+def test_external_data_is_copied(tmp_path: Path) -> None:
     weight = np.arange(3000, dtype=np.float32).reshape(1000, 3)
     nodes = [helper.make_node("MyAdd", ["a", "w"], ["c"], domain="myops")]
     proto = model_of(
@@ -123,7 +130,7 @@ def test_weights_in_other_files_go_along(tmp_path: Path) -> None:
 
 
 def mixed_model(domain: str, body: str = "") -> onnx.ModelProto:
-    """z = MyAdd(Probe(x), x), where Probe is of somebody else's domain; perhaps with a body."""
+    """z = MyAdd(Probe(x), x), where Probe is in another domain, optionally with a body."""
     proto = model_of(
         [
             helper.make_node("Probe", ["x"], ["y"], domain=domain),
@@ -142,7 +149,7 @@ def mixed_model(domain: str, body: str = "") -> onnx.ModelProto:
 def test_a_domain_with_function_bodies_needs_no_library(tmp_path: Path) -> None:
     made = myops.ort.bundle(mixed_model("other", body="Neg"), tmp_path / "deploy")
     assert [item.domains for item in made.libraries] == [("myops",)]
-    assert json.loads(stranger(made.folder, {"x": np.float32([1, 2])}).stdout) == [-1, -2]
+    assert json.loads(run_without_myops(made.folder, {"x": np.float32([1, 2])}).stdout) == [-1, -2]
 
 
 def test_standard_models_need_no_library(tmp_path: Path) -> None:
@@ -151,10 +158,12 @@ def test_standard_models_need_no_library(tmp_path: Path) -> None:
     made = myops.ort.bundle(proto, tmp_path / "deploy")
     assert made.libraries == ()
     assert KEY not in {item.key for item in onnx.load(made.model).metadata_props}
-    assert json.loads(stranger(made.folder, {"x": np.float32([-1, 2])}).stdout) == [0, 2]
+    assert json.loads(run_without_myops(made.folder, {"x": np.float32([-1, 2])}).stdout) == [0, 2]
 
 
-def test_what_cannot_be_bundled(model: Path, tmp_path: Path, probe_library: str) -> None:
+def test_models_that_cannot_be_bundled_leave_no_folder(
+    model: Path, tmp_path: Path, probe_library: str
+) -> None:
     target = tmp_path / "deploy"
 
     def refused(error: type[Exception], words: str, proto: Any = model, **options: Any) -> None:
@@ -182,7 +191,7 @@ def test_what_cannot_be_bundled(model: Path, tmp_path: Path, probe_library: str)
     assert [path.name for path in target.iterdir()] == ["precious.txt"]
 
 
-def test_the_package_has_no_torch_in_it(model: Path, tmp_path: Path) -> None:
+def test_bundling_does_not_import_torch(model: Path, tmp_path: Path) -> None:
     script = (
         "import sys, myops.ort; myops.ort.bundle(sys.argv[1], sys.argv[2]); "
         "assert 'torch' not in sys.modules"
@@ -190,7 +199,7 @@ def test_the_package_has_no_torch_in_it(model: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script, model, tmp_path / "deploy"], check=True)
 
 
-def test_the_command(model: Path, tmp_path: Path, probe_library: str) -> None:
+def test_command_writes_a_bundle(model: Path, tmp_path: Path, probe_library: str) -> None:
     command = [sys.executable, "-m", "myops", "bundle", model]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "library  libmyops_ort.so" in done.stdout

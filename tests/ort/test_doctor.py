@@ -58,7 +58,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 # ---- What runs.
 
 
-def test_kernels_of_the_library_run(exported: Path) -> None:
+def test_nodes_with_the_library_run_as_kernels(exported: Path) -> None:
     report = examine(exported, run=True)
     assert (report.verdict, report.exit_status, report.findings) == ("runs", 0, [])
     ran = {item.op: (item.runs, item.provider, item.module) for item in report.nodes}
@@ -67,7 +67,7 @@ def test_kernels_of_the_library_run(exported: Path) -> None:
     assert sum(report.providers.values()) > 2
 
 
-def test_function_bodies_run_without_the_library(exported: Path) -> None:
+def test_nodes_without_the_library_run_as_function_bodies(exported: Path) -> None:
     report = examine(exported, run=True, myops_library=False)
     assert (report.verdict, report.exit_status) == ("runs", 0)
     assert {item.runs for item in report.nodes} == {"function body"}
@@ -90,14 +90,14 @@ def branching(**graph: Any) -> onnx.ModelProto:
     return model_of([node("If", "p", **branches)], inputs, **graph)
 
 
-def test_a_node_in_a_branch_runs_its_kernel() -> None:
+def test_nodes_in_branches_run_as_kernels() -> None:
     report = examine(branching(), run=True)
     assert report.verdict == "runs", report
     runs = {item.name: item.runs for item in report.nodes}
     assert runs == {"then_branch": "kernel", "else_branch": "kernel"}
 
 
-def test_a_node_that_is_optimised_away() -> None:
+def test_an_optimised_away_node_is_named() -> None:
     never = onnx.numpy_helper.from_array(np.array(False), "p")
     runs = {item.name: item.runs for item in examine(branching(initializer=[never])).nodes}
     assert runs == {"then_branch": "optimised away", "else_branch": "kernel"}
@@ -107,7 +107,7 @@ def test_a_node_that_is_optimised_away() -> None:
     assert runs == {"then_branch": "optimised away", "else_branch": "function body"}
 
 
-def test_a_provider_that_is_not_there() -> None:
+def test_a_missing_provider_is_a_warning() -> None:
     report = examine(model_of([node("Add")], TWO), providers=["CUDAExecutionProvider"])
     (finding,) = report.findings
     assert (finding.code, finding.severity, report.exit_status) == (
@@ -118,7 +118,7 @@ def test_a_provider_that_is_not_there() -> None:
     assert "onnxruntime-gpu" in finding.fix
 
 
-def test_nodes_on_the_cpu_although_another_provider_was_asked_for() -> None:
+def test_nodes_on_the_cpu_instead_of_the_provider_are_a_warning() -> None:
     asked = ["AzureExecutionProvider", "CPUExecutionProvider"]
     if asked[0] not in examine(None).environment["providers"]:
         pytest.skip("this onnxruntime has no second provider")
@@ -132,8 +132,8 @@ def test_nodes_on_the_cpu_although_another_provider_was_asked_for() -> None:
 # ---- Running.
 
 
-def test_a_shape_that_fails_at_run_time(tmp_path: Path) -> None:
-    """Flatten and a Linear of fixed size, fed with another size: the classic."""
+def test_a_failing_node_is_named_with_its_inputs(tmp_path: Path) -> None:
+    """Flatten and a Linear of fixed size, run with an image of another size."""
     network = torch.nn.Sequential()
     network.add_module("stem", torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU()))
     network.add_module("head", torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(72, 4)))
@@ -154,7 +154,7 @@ def test_a_shape_that_fails_at_run_time(tmp_path: Path) -> None:
     assert "Non-zero status code" in finding.message
 
 
-def test_inputs_of_the_user(tmp_path: Path) -> None:
+def test_inputs_from_arrays_and_files_are_used(tmp_path: Path) -> None:
     model = model_of([node("MyAdd", domain="myops")], {"a": (FLOAT, ["n"]), "b": (FLOAT, ["m"])})
     np.save(tmp_path / "a.npy", np.ones(3, np.float32))
     (tmp_path / "text.npy").write_text("no array")
@@ -205,7 +205,7 @@ def test_the_environment_is_reported() -> None:
         assert "sse2" in facts["cpu"]["features"]
 
 
-def test_two_onnxruntimes_beside_each_other(
+def test_two_installed_onnxruntimes_are_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = tmp_path / "onnxruntime_gpu-1.30.0.dist-info"
@@ -225,7 +225,7 @@ def test_two_onnxruntimes_beside_each_other(
     assert "pip uninstall -y" in finding.fix
 
 
-def test_a_broken_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_onnxruntime_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "onnxruntime"
     package.mkdir()
     (package / "__init__.py").write_text("raise ImportError('libcudart.so.13: cannot open')")
@@ -236,7 +236,7 @@ def test_a_broken_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "libcudart.so.13" in report.errors[0].message
 
 
-def test_our_library_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_missing_library_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_libraries.OURS, "_folder", tmp_path)
     report = examine(None)
     assert report.errors[0].code == "myops-library-missing"
@@ -244,7 +244,7 @@ def test_our_library_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert report.exit_status == 1
 
 
-def test_a_crash_while_the_model_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_while_running_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     original = process.run
 
     def dying(request: dict[str, Any], *args: Any) -> process.Outcome:
@@ -273,7 +273,7 @@ def command(*arguments: object) -> Any:
     return CliRunner().invoke(cli.app(), ["doctor", *map(str, arguments)])
 
 
-def test_command_as_a_user_runs_it(tmp_path: Path) -> None:
+def test_command_with_a_model_prints_the_report(tmp_path: Path) -> None:
     model = model_of([node("MyAdd", domain="myops")], TWO, functions=[add_body()])
     onnx.save(model, tmp_path / "add.onnx")
     run = [sys.executable, "-m", "myops", "doctor"]
@@ -297,7 +297,7 @@ def test_command_without_a_model_reports_the_environment() -> None:
     assert f"onnxruntime {' ' * 12}" in done.stdout
 
 
-def test_command_says_what_is_wrong_and_fails(tmp_path: Path) -> None:
+def test_command_with_a_broken_model_fails(tmp_path: Path) -> None:
     onnx.save(model_of([node("Resise", "a - b", domain="myops")], TWO), tmp_path / "m.onnx")
     done = command(tmp_path / "m.onnx")
     assert done.exit_code == 1

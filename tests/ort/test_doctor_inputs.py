@@ -1,4 +1,4 @@
-"""The doctor runs models on inputs that it invents, and blames no model for them."""
+"""The doctor runs models on invented inputs; a failure on these is no error of the model."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_healthy_models_run(name: str) -> None:
+def test_healthy_models_run_on_invented_inputs(name: str) -> None:
     report = examine(HEALTHY[name], run=True)
     assert (report.verdict, report.exit_status) == ("runs", 0), report
     assert report.inputs_are_invented
@@ -118,7 +118,7 @@ PICKY = model(  # the number must be 16000, as in many models of speech: else an
 )  # fmt: skip
 
 
-def test_inputs_that_nobody_can_guess() -> None:
+def test_a_failure_on_invented_inputs_is_a_warning() -> None:
     report = doctor(PICKY, run=True)
     assert (report.verdict, report.exit_status) == ("loads", 0), report
     (finding,) = [item for item in report.findings if item.code == "not-run"]
@@ -135,7 +135,7 @@ def test_inputs_that_nobody_can_guess() -> None:
     assert (report.verdict, report.exit_status) == ("fails when it runs", 1)  # nothing is invented
 
 
-def test_what_fails_with_any_input() -> None:
+def test_a_failure_with_any_input_is_an_error() -> None:
     """Fixed shapes; and, beside an open length, a node that does not depend on it."""
     bad = [node("Relu", "f", "r"), node("Reshape", "r s", "b")]
     fixed = model({"f": (FLOAT, [2, 3])}, bad, s=[7])
@@ -152,7 +152,7 @@ def test_what_fails_with_any_input() -> None:
     assert any(item.code == "not-run" for item in report.findings)
 
 
-def test_shapes_and_lengths_of_the_user(tmp_path: Path) -> None:
+def test_shapes_and_dims_of_the_caller_are_used(tmp_path: Path) -> None:
     from test_doctor_models import found
 
     head = HEALTHY["a head for 224 pixels"]
@@ -173,7 +173,7 @@ def test_shapes_and_lengths_of_the_user(tmp_path: Path) -> None:
             doctor(unnamed, **wrong)
 
 
-def test_on_the_command_line(tmp_path: Path) -> None:
+def test_command_accepts_shapes_and_dims(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from myops.cli import app
@@ -197,11 +197,11 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     ("__import__('os')", None), ("p ** 9", None), ("p / 0", None), ("(" * 999, None), ("", None),
     ("a name", None),
 ])  # fmt: skip
-def test_formulas_of_lengths(text: str, length: int | None) -> None:
+def test_formulas_of_lengths_are_evaluated(text: str, length: int | None) -> None:
     assert _demands.evaluated(text, {"p": 5, "q": 7}) == length
 
 
-def test_first_come_lengths_that_fit_what_nodes_demand() -> None:
+def test_invented_lengths_fit_the_nodes() -> None:
     made = feeds.make(HEALTHY["a perceptron"], Asked())
     assert made.feeds[0]["x"].shape == (16, 37)
     assert made.invented == {"x": "the length 'n'"}

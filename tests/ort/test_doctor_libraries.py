@@ -1,4 +1,4 @@
-"""The doctor on libraries that are really broken: each is built here."""
+"""The doctor on broken libraries, which are compiled here."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import onnxruntime
 import pytest
-from doctor_cases import Workshop, examine
+from doctor_cases import LibraryBuilder, examine
 
 import myops.ort
 from myops.ort._doctor import Report, libraries, process
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    return Workshop(tmp_path_factory.mktemp("libraries"))
+def library_builder(tmp_path_factory: pytest.TempPathFactory) -> LibraryBuilder:
+    return LibraryBuilder(tmp_path_factory.mktemp("libraries"))
 
 
 def alone(*libraries: str) -> Report:
@@ -49,8 +49,10 @@ def only(report: Report) -> tuple[str, str]:
         ("exits", "library-crash", ["exit(3)"]),
     ],
 )  # fmt: skip
-def test_a_library_that_fails(workshop: Workshop, name: str, code: str, words: list[str]) -> None:
-    report = alone(workshop.build(name))
+def test_a_library_that_fails_names_the_cause(
+    library_builder: LibraryBuilder, name: str, code: str, words: list[str]
+) -> None:
+    report = alone(library_builder.build(name))
     assert (report.verdict, report.exit_status) == ("problem", 1)
     got, text = only(report)
     assert got == code
@@ -59,21 +61,23 @@ def test_a_library_that_fails(workshop: Workshop, name: str, code: str, words: l
     assert not report.libraries[0].loads
 
 
-def test_a_library_that_hangs(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_hangs_is_stopped(
+    library_builder: LibraryBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process, "SECONDS_FOR_A_LIBRARY", 3.0)
-    code, text = only(alone(workshop.build("hangs")))
+    code, text = only(alone(library_builder.build("hangs")))
     assert code == "library-hangs"
     assert "no answer for 3 seconds" in text
 
 
-def test_a_library_without_ops_is_a_warning(workshop: Workshop) -> None:
-    report = alone(workshop.build("empty"))
+def test_a_library_without_ops_is_a_warning(library_builder: LibraryBuilder) -> None:
+    report = alone(library_builder.build("empty"))
     assert only(report)[0] == "library-empty"
     assert (report.verdict, report.exit_status) == ("healthy", 0)
 
 
-def test_a_library_that_needs_another(workshop: Workshop) -> None:
-    code, text = only(alone(workshop.needing_another()))
+def test_a_missing_dependency_of_a_library_is_named(library_builder: LibraryBuilder) -> None:
+    code, text = only(alone(library_builder.needing_another()))
     assert code == "library-needs-another"
     assert "needs libother.so, which is not found" in text
     assert "LD_LIBRARY_PATH" in text
@@ -88,10 +92,10 @@ def test_a_library_that_needs_another(workshop: Workshop) -> None:
         (5, 2, "a library for"),  # EI_DATA: big-endian
     ],
 )
-def test_a_library_for_another_machine(
-    workshop: Workshop, place: int, value: int, words: str
+def test_a_library_for_another_processor_is_named(
+    library_builder: LibraryBuilder, place: int, value: int, words: str
 ) -> None:
-    code, text = only(alone(workshop.changed(place, value, f"other{place}.so")))
+    code, text = only(alone(library_builder.changed(place, value, f"other{place}.so")))
     assert code == "library-wrong-architecture"
     assert words in text
 
@@ -108,16 +112,18 @@ def test_a_library_for_another_machine(
         (b"\x7fELF\x02\x01\x01" + b"\x00" * 9, "library-cut-off", "the rest is missing"),
     ],
 )
-def test_a_file_that_is_no_library(tmp_path: Path, content: bytes, code: str, words: str) -> None:
+def test_a_file_that_is_no_library_is_named(
+    tmp_path: Path, content: bytes, code: str, words: str
+) -> None:
     (tmp_path / "it.so").write_bytes(content)
     got, text = only(alone(str(tmp_path / "it.so")))
     assert got == code
     assert words in text
 
 
-def test_a_library_that_was_cut_off(workshop: Workshop, tmp_path: Path) -> None:
-    """The system's loader dies of it with SIGBUS."""
-    data = Path(workshop.build("acme")).read_bytes()
+def test_a_truncated_library_is_named(library_builder: LibraryBuilder, tmp_path: Path) -> None:
+    """The loader of the system crashes on such a file with SIGBUS."""
+    data = Path(library_builder.build("acme")).read_bytes()
     (tmp_path / "cut.so").write_bytes(data[:4000])
     assert only(alone(str(tmp_path / "cut.so")))[0] == "library-cut-off"
     without_sections = data[:40] + bytes(8) + data[48:4000]  # as some tools strip them
@@ -125,25 +131,27 @@ def test_a_library_that_was_cut_off(workshop: Workshop, tmp_path: Path) -> None:
     assert only(alone(str(tmp_path / "cut.so")))[0] == "library-cut-off"
 
 
-def test_a_missing_library_and_a_folder(workshop: Workshop) -> None:
-    built = workshop.build("acme")
+def test_a_missing_library_and_a_folder_are_named(library_builder: LibraryBuilder) -> None:
+    built = library_builder.build("acme")
     code, text = only(alone(built.replace("libacme", "libacne")))
     assert code == "library-missing"
     assert "Did you mean 'libacme.so'" in text
-    code, text = only(alone(str(workshop.folder)))
+    code, text = only(alone(str(library_builder.folder)))
     assert code == "library-not-a-library"
     assert "is a folder" in text
 
 
-def test_the_torch_library_is_told_from_that_of_onnxruntime() -> None:
+def test_the_library_for_torch_is_recognised() -> None:
     ours = Path(myops.ort.get_library_path())
     code, text = only(alone(str(ours.with_stem("libmyops_torch"))))
     assert code == "library-no-entry-point"
     assert "links PyTorch" in text
 
 
-def test_two_libraries_with_one_domain(workshop: Workshop, tmp_path: Path) -> None:
-    report = alone(workshop.build("acme"), workshop.build("acme", "libacme2.so"))
+def test_two_libraries_with_one_domain_are_an_error(
+    library_builder: LibraryBuilder, tmp_path: Path
+) -> None:
+    report = alone(library_builder.build("acme"), library_builder.build("acme", "libacme2.so"))
     code, text = only(report)
     assert code == "domain-clash"
     assert "'acme'" in text
@@ -157,15 +165,15 @@ def test_two_libraries_with_one_domain(workshop: Workshop, tmp_path: Path) -> No
     assert str(copy) in text
 
 
-def test_one_library_twice(workshop: Workshop) -> None:
-    built = workshop.build("acme")
+def test_one_library_given_twice_is_named(library_builder: LibraryBuilder) -> None:
+    built = library_builder.build("acme")
     report = alone(built, built)
     assert [finding.code for finding in report.findings] == ["library-twice"]
     # Ours by its name beside ours by default is still once, as in myops.ort.session.
     assert examine(None, [myops.ort.get_library_path()]).exit_status == 0
 
 
-def test_what_a_library_provides_is_listed() -> None:
+def test_ops_and_kernels_of_a_library_are_listed() -> None:
     from myops import _description
 
     (ours,) = examine(None).libraries

@@ -1,4 +1,4 @@
-"""The doctor on models that are really broken."""
+"""The doctor on broken models."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ BROKEN: dict[str, tuple[Any, str, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_model(name: str) -> None:
+def test_each_fault_of_a_model_is_named(name: str) -> None:
     model, code, expected = BROKEN[name]
     report = examine(model)
     assert report.exit_status == 1, report
@@ -184,7 +184,7 @@ def test_a_broken_model(name: str) -> None:
 
 
 @pytest.mark.parametrize("op_type", [info.onnx_type for info in _description.onnx_ops()])
-def test_a_wrong_dtype_comes_with_the_dtypes_of_the_description(op_type: str) -> None:
+def test_an_unsupported_dtype_lists_the_declared_dtypes(op_type: str) -> None:
     info = _description.by_onnx_type(op_type)
     names = [item.name for item in info.inputs if not item.optional]
     model = model_of(
@@ -199,7 +199,7 @@ def test_a_wrong_dtype_comes_with_the_dtypes_of_the_description(op_type: str) ->
     assert f"x.to(torch.{'float32' if 'float32' in kinds else kinds[0]})" in finding.fix
 
 
-def test_a_body_does_not_help_where_a_library_lacks_the_dtype() -> None:
+def test_a_body_does_not_replace_a_kernel_without_the_dtype() -> None:
     model = model_of(
         [node("MyAdd", domain="myops")], {"a": (UINT8, [2]), "b": (UINT8, [2])},
         {"c": (UINT8, None)}, functions=[add_body()],
@@ -210,7 +210,7 @@ def test_a_body_does_not_help_where_a_library_lacks_the_dtype() -> None:
     assert examine(model, myops_library=False).verdict == "loads"
 
 
-def test_no_library_and_no_body() -> None:
+def test_a_node_without_library_and_body_is_an_error() -> None:
     finding = found(
         examine(model_of([node("MyAdd", domain="myops")], TWO), myops_library=False),
         "domain-unknown",
@@ -219,7 +219,7 @@ def test_no_library_and_no_body() -> None:
         assert word in words(finding)
 
 
-def test_what_the_runtime_accepts_is_a_warning() -> None:
+def test_faults_that_onnxruntime_accepts_are_warnings() -> None:
     newer = model_of([node("MyAdd", domain="myops")], TWO, opsets=[("", 19), ("myops", 2)])
     nowhere = model_of([node("MyAdd", domain="myops")], TWO, opsets=[("", 19)])
     odd = model_of([node("Resize", "x - s", domain="myops", mod="cubic")], PICTURE)
@@ -233,7 +233,7 @@ def test_what_the_runtime_accepts_is_a_warning() -> None:
         assert text in words(found(report, code))
 
 
-def test_a_library_whose_ops_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_whose_ops_cannot_be_listed_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """What looks like a fault without that list is none, because ONNX Runtime loads the model."""
     monkeypatch.setattr(libraries, "_listed", lambda facts, outcome: None)
     model = model_of([node("MyAdd", domain="myops")], TWO)
@@ -258,14 +258,14 @@ def test_a_library_whose_ops_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -
         (model_of([node("Add")], TWO).SerializeToString()[:-7], "cut off"),
     ],
 )
-def test_a_file_that_is_no_model(tmp_path: Path, content: bytes, text: str) -> None:
+def test_a_file_that_is_no_model_is_named(tmp_path: Path, content: bytes, text: str) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
     report = examine(tmp_path / "model.onnx")
     assert (report.verdict, report.exit_status) == ("does not load", 1)
     assert text in found(report, "model-broken").what
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     onnx.save(model_of([node("Add")], TWO), tmp_path / "model.onnx")
     with pytest.raises(FileNotFoundError, match=r"Did you mean 'model\.onnx'"):
         examine(tmp_path / "modle.onnx")
@@ -281,7 +281,7 @@ def external(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_weights_in_another_file(external: Path) -> None:
+def test_missing_and_truncated_external_data_are_named(external: Path) -> None:
     report = examine(external / "model.onnx", run=True)
     assert report.verdict == "runs", report
     assert report.model["weights"] == {"model.data": 4000}
@@ -295,7 +295,7 @@ def test_weights_in_another_file(external: Path) -> None:
     assert "3000 bytes" in finding.why
 
 
-def test_weights_outside_the_folder(external: Path) -> None:
+def test_external_data_outside_the_folder_is_an_error(external: Path) -> None:
     model = onnx.load(external / "model.onnx", load_external_data=False)
     model.graph.initializer[0].external_data[0].value = "../model.data"
     onnx.save(model, external / "model.onnx")
@@ -303,7 +303,7 @@ def test_weights_outside_the_folder(external: Path) -> None:
     assert "'../model.data'" in finding.what
 
 
-def test_garbage_does_not_crash_the_doctor(rng: np.random.Generator) -> None:
+def test_damaged_models_do_not_crash_the_doctor(rng: np.random.Generator) -> None:
     data = model_of(
         [node("MyAdd", domain="myops"), node("Relu", "c", "d", name="last")], TWO,
         {"d": (FLOAT, None)}, functions=[add_body()],
@@ -323,7 +323,7 @@ def test_garbage_does_not_crash_the_doctor(rng: np.random.Generator) -> None:
 # ---- Messages.
 
 
-def test_an_unknown_message_is_shown_as_it_is() -> None:
+def test_an_unknown_message_is_shown_unchanged() -> None:
     model = model_of([node("Rulu", "a")], TWO, {"c": (FLOAT, [2])})
     finding = explain(
         "  Something that nobody has seen yet: 0x17\n", MessageContext(model, Provided("1"))
@@ -349,7 +349,7 @@ def test_an_unknown_message_is_shown_as_it_is() -> None:
         ("std::bad_alloc", "memory", "did not suffice"),
     ],
 )  # fmt: skip
-def test_a_message_without_its_model(message: str, code: str, text: str) -> None:
+def test_messages_are_explained_without_a_model(message: str, code: str, text: str) -> None:
     finding = explain(message, MessageContext(None, Provided("1.31.1")))
     assert finding.code == code
     assert text in words(finding)

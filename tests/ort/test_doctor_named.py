@@ -1,4 +1,4 @@
-"""The doctor on bundled models: each library that the model names is missing, or another one."""
+"""The doctor on bundled models whose named libraries are missing or different."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def deploy(tmp_path: Path) -> Path:
 
 
 def rewrite(folder: Path, change: Callable[[NamedLibrary], NamedLibrary] | str) -> None:
-    """Changes what the model names."""
+    """Changes the libraries that the model names."""
     model = onnx.load(folder / "model.onnx")
     (entry,) = [item for item in model.metadata_props if item.key == KEY]
     if isinstance(change, str):
@@ -46,17 +46,17 @@ def check(folder: Path, *paths: str, use_installed: bool = True) -> dict[str, Fi
     return {finding.code: finding for finding in found}
 
 
-def test_another_version_is_installed(deploy: Path) -> None:
+def test_another_installed_version_is_an_error(deploy: Path) -> None:
     ((code, finding),) = check(deploy, OWN).items()
     assert (code, finding.severity) == ("named-library-version", "error")
     assert f"names libmyops_ort.so 0.0.9, and here is {myops.__version__}" in finding.what
     assert "Install version 0.0.9" in finding.fix
-    assert "named_libraries='trust'" in finding.fix  # the file beside the model is sound
+    assert "named_libraries='trust'" in finding.fix  # the file next to the model is correct
     (deploy / "libmyops_ort.so").unlink()
     assert "'trust'" not in check(deploy, OWN)[code].fix
 
 
-def test_another_build_is_installed(deploy: Path) -> None:
+def test_another_installed_build_is_an_error(deploy: Path) -> None:
     rewrite(deploy, lambda item: dataclasses.replace(item, version=myops.__version__))
     ((code, finding),) = check(deploy, OWN).items()
     assert code == "named-library-differs"
@@ -65,21 +65,21 @@ def test_another_build_is_installed(deploy: Path) -> None:
     assert code == "named-library-differs"
 
 
-def test_the_named_library_is_at_hand(deploy: Path) -> None:
-    beside = deploy / "libmyops_ort.so"
-    assert check(deploy, OWN, str(beside)) == {}
-    elsewhere = shutil.move(beside, deploy.parent / "other_name.so")
+def test_a_given_library_with_the_named_hash_is_accepted(deploy: Path) -> None:
+    next_to_it = deploy / "libmyops_ort.so"
+    assert check(deploy, OWN, str(next_to_it)) == {}
+    elsewhere = shutil.move(next_to_it, deploy.parent / "other_name.so")
     assert check(deploy, OWN, str(elsewhere)) == {}
 
 
-def test_only_the_bundle_has_it(deploy: Path) -> None:
+def test_a_library_only_in_the_bundle_is_a_warning(deploy: Path) -> None:
     rewrite(deploy, lambda item: dataclasses.replace(item, domains=("elsewhere",)))
     ((code, finding),) = check(deploy).items()
     assert (code, finding.severity) == ("named-library-beside", "warning")
     assert f"--library {deploy / 'libmyops_ort.so'}" in finding.fix
 
 
-def test_nobody_has_it(deploy: Path) -> None:
+def test_a_missing_named_library_is_an_error(deploy: Path) -> None:
     rewrite(deploy, lambda item: dataclasses.replace(item, domains=("elsewhere",)))
     (deploy / "libmyops_ort.so").unlink()
     ((code, finding),) = check(deploy).items()
@@ -88,7 +88,7 @@ def test_nobody_has_it(deploy: Path) -> None:
     assert "Copy the whole bundle" in finding.fix
 
 
-def test_the_file_beside_the_model_is_damaged(deploy: Path) -> None:
+def test_a_damaged_library_in_the_bundle_is_named(deploy: Path) -> None:
     with (deploy / "libmyops_ort.so").open("ab") as stream:
         stream.write(b"x")
     found = check(deploy, OWN)
@@ -99,7 +99,7 @@ def test_the_file_beside_the_model_is_damaged(deploy: Path) -> None:
     assert (code, finding.severity) == ("named-library-damaged", "warning")  # a session works
 
 
-def test_a_bundle_for_another_machine(deploy: Path) -> None:
+def test_a_bundle_for_another_platform_is_an_error(deploy: Path) -> None:
     rewrite(deploy, lambda item: dataclasses.replace(item, platform="plan9-mips"))
     ((code, finding),) = check(deploy, OWN).items()
     assert code == "named-library-platform"
@@ -107,14 +107,14 @@ def test_a_bundle_for_another_machine(deploy: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", '[{"file": 1}]'])
-def test_names_that_make_no_sense(deploy: Path, text: str) -> None:
+def test_unreadable_metadata_is_an_error(deploy: Path, text: str) -> None:
     rewrite(deploy, text)
     ((code, finding),) = check(deploy, OWN).items()
     assert code == "named-libraries-unreadable"
     assert "myops bundle" in finding.fix
 
 
-def test_the_report_has_it(deploy: Path) -> None:
+def test_the_report_lists_the_named_libraries(deploy: Path) -> None:
     """A model that ONNX Runtime loads with the installed library, but a session refuses."""
     path = deploy / "model.onnx"
     with pytest.raises(ValueError, match=r"names libmyops_ort\.so 0\.0\.9"):
@@ -127,7 +127,7 @@ def test_the_report_has_it(deploy: Path) -> None:
     assert (item["file"], item["version"]) == ("libmyops_ort.so", "0.0.9")
 
 
-def test_a_model_that_names_what_is_installed_is_well(tmp_path: Path) -> None:
+def test_a_model_that_names_the_installed_library_is_healthy(tmp_path: Path) -> None:
     made = myops.ort.bundle(add_model(), tmp_path / "deploy", check=False)
     for model in (made.model, made.model.read_bytes()):
         report = examine(model)

@@ -48,12 +48,12 @@ def in_a_process(script: str, *models: onnx.ModelProto) -> None:
 
 
 @pytest.mark.quick
-def test_enable_pyops_gives_the_names_of_the_domain() -> None:
+def test_enable_pyops_returns_all_op_names() -> None:
     expected = [f"myops::{info.onnx_type}" for info in _description.onnx_ops()]
     in_a_process(f"assert names == {expected}")
 
 
-def test_several_dtypes_behind_one_name() -> None:
+def test_one_pyop_serves_several_dtypes() -> None:
     dtypes = ["float32", "float64", "int32", "int64"]
     models = [node_model("my_add", [np.ones(2, dtype), np.ones(2, dtype)]) for dtype in dtypes]
     in_a_process(
@@ -88,7 +88,7 @@ def packed_resize() -> onnx.ModelProto:
     return model
 
 
-def test_attributes_packed_by_hand() -> None:
+def test_attributes_as_json_are_read() -> None:
     plain = node_model(
         "resize",
         [np.ones((2, 4), np.float32), None, np.float32([3]), None],
@@ -122,7 +122,7 @@ assert myops.ort.pyop_session(models[0]).run(None, feeds)[0] == 4
     )
 
 
-def test_pyop_sessions_leave_other_users_of_the_extensions_alone() -> None:
+def test_pyop_sessions_do_not_collide_with_the_native_library() -> None:
     """The private domain of pyop_session does not collide with the native library."""
     model = node_model("my_add", [np.float32([1]), np.float32([1])])
     pair = {"a": np.float32([1]), "b": np.float32([2])}

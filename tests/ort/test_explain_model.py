@@ -36,7 +36,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def test_kernels_with_their_plans(exported: str) -> None:
+def test_kernels_are_listed_with_their_plans(exported: str) -> None:
     found = myops.ort.explain(exported)
     assert [(node.op, node.runs) for node in found.nodes] == [
         ("myops::MyAdd", "kernel"), ("myops::Resize", "kernel"),
@@ -52,7 +52,7 @@ def test_kernels_with_their_plans(exported: str) -> None:
     json.loads(found.to_json())
 
 
-def test_function_bodies_are_said_to(exported: str) -> None:
+def test_function_bodies_are_named(exported: str) -> None:
     found = myops.ort.explain(exported, myops_library=False)
     assert {node.runs for node in found.nodes} == {"function body"}
     assert {node.why for node in found.nodes} == {"The library of the domain 'myops' was left out."}
@@ -60,7 +60,7 @@ def test_function_bodies_are_said_to(exported: str) -> None:
     assert found.standard_ms > 0
 
 
-def test_nodes_without_names_and_in_branches() -> None:
+def test_unnamed_nodes_and_nodes_in_branches_are_listed() -> None:
     """Each gets its own calls; the file is not changed."""
     branches = {
         f"{kind}_branch": helper.make_graph(
@@ -87,7 +87,7 @@ def test_nodes_without_names_and_in_branches() -> None:
     assert [node.runs for node in found.nodes] == ["kernel", "kernel", "not run", "kernel"]
 
 
-def test_a_loop_counts_every_turn() -> None:
+def test_every_iteration_of_a_loop_is_counted() -> None:
     step = [add("x", "x", "y", "inside"), helper.make_node("Identity", ["go"], ["again"])]
     body = helper.make_graph(
         step, "body",
@@ -105,7 +105,7 @@ def test_a_loop_counts_every_turn() -> None:
     assert (node.name, node.runs, len(node.calls)) == ("inside", "kernel", 5)
 
 
-def test_ops_of_others_have_their_times() -> None:
+def test_ops_of_other_libraries_have_times() -> None:
     """com.microsoft stands for a library that is not built with myops."""
     gelu = helper.make_node("Gelu", ["a"], ["c"], name="g", domain="com.microsoft")
     model = model_of([gelu], {"a": (FLOAT, (64,))}, {"c": (FLOAT, None)})
@@ -115,7 +115,7 @@ def test_ops_of_others_have_their_times() -> None:
     assert node.ms is not None
 
 
-def test_a_model_without_custom_nodes() -> None:
+def test_a_model_without_custom_nodes_lists_none() -> None:
     relu = helper.make_node("Relu", ["a"], ["c"])
     found = myops.ort.explain(model_of([relu], {"a": (FLOAT, (3,))}, {"c": (FLOAT, None)}))
     assert found.nodes == []
@@ -124,7 +124,7 @@ def test_a_model_without_custom_nodes() -> None:
     assert "The model has no custom node." in text.getvalue()
 
 
-def test_arguments() -> None:
+def test_shapes_threads_and_wrong_arguments() -> None:
     found = myops.ort.explain(add_model(), shapes={"a": (7, 3)}, threads=2)
     assert found.inputs["a"]["shape"] == [7, 3]
     assert found.machine["threads"] == 2

@@ -67,7 +67,9 @@ NOTHING = -1.0
         ({"fines": [0.1, 0.5]}, [2, 0, 0, 2, 0.1, float(np.float32(0.1)), 0.5]),
     ],
 )
-def test_what_arrives(probe_library: str, given: dict[str, Any], report: list[float]) -> None:
+def test_attributes_of_every_kind_reach_the_kernel(
+    probe_library: str, given: dict[str, Any], report: list[float]
+) -> None:
     session = kinds_session(probe_library, {**NEEDED, **given})
     (found,) = session.run(None, {"x": np.zeros(7)})
     assert found.tolist() == report
@@ -104,7 +106,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("given", "text"), REFUSED, ids=[text[:40] for _, text in REFUSED])
-def test_what_is_refused_when_the_session_is_made(
+def test_wrong_attributes_are_refused_when_the_model_is_loaded(
     probe_library: str, given: dict[str, Any], text: str
 ) -> None:
     attributes = {**NEEDED, **given}
@@ -113,7 +115,7 @@ def test_what_is_refused_when_the_session_is_made(
         kinds_session(probe_library, attributes)
 
 
-def test_external_data_is_read_for_no_attribute(probe_library: str) -> None:
+def test_attributes_with_external_data_are_refused(probe_library: str) -> None:
     """The file that a tensor names could be any of this computer."""
     outside = TensorProto(data_type=TensorProto.DOUBLE, data_location=TensorProto.EXTERNAL)
     outside.external_data.add(key="location", value="/etc/hostname")

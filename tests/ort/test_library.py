@@ -24,7 +24,7 @@ from myops import _description, _libraries
 # ---- The file.
 
 
-def test_exports_the_entry_point_and_the_recorder_alone() -> None:
+def test_library_exports_two_functions_only() -> None:
     command = ["nm", "-D", "--defined-only", myops.ort.get_library_path()]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert sorted(line.split()[-1] for line in listing.splitlines()) == [
@@ -33,7 +33,7 @@ def test_exports_the_entry_point_and_the_recorder_alone() -> None:
     ]
 
 
-def test_needs_neither_torch_nor_onnxruntime() -> None:
+def test_library_links_neither_torch_nor_onnxruntime() -> None:
     command = ["readelf", "-d", myops.ort.get_library_path()]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", listing)
@@ -48,7 +48,7 @@ def test_a_missing_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_
         myops.ort.get_library_path()
 
 
-def test_works_without_torch() -> None:
+def test_sessions_work_without_torch() -> None:
     script = """
 import sys
 sys.modules["torch"] = None  # an import of it raises ImportError
@@ -69,7 +69,7 @@ for session in (myops.ort.session(model), myops.ort.pyop_session(model)):
 # ---- What a session takes.
 
 
-def test_session_takes_paths_bytes_and_protos(tmp_path: Path) -> None:
+def test_session_accepts_paths_bytes_and_protos(tmp_path: Path) -> None:
     model = add_model()
     path = tmp_path / "add.onnx"
     onnx.save(model, path)
@@ -86,7 +86,7 @@ def test_a_large_model_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
             make(add_model())
 
 
-def test_options_can_be_used_for_several_sessions(probe_library: str) -> None:
+def test_session_options_serve_several_sessions(probe_library: str) -> None:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     assert myops.ort.register(options, probe_library) is options
@@ -97,7 +97,7 @@ def test_options_can_be_used_for_several_sessions(probe_library: str) -> None:
         myops.ort.register(options, "nowhere.so")
 
 
-def test_session_passes_other_arguments_on() -> None:
+def test_session_passes_other_arguments_to_onnxruntime() -> None:
     session = myops.ort.session(
         add_model(), providers=[("CPUExecutionProvider", {})], disabled_optimizers=[]
     )
@@ -127,7 +127,7 @@ def combinations() -> list[Any]:
 
 
 @pytest.mark.parametrize(("info", "chosen"), combinations())
-def test_every_op_is_there_for_every_dtype(
+def test_every_op_is_registered_for_every_dtype(
     info: _description.OpInfo, chosen: dict[str, str]
 ) -> None:
     node = helper.make_node(
@@ -149,8 +149,8 @@ def test_every_op_is_there_for_every_dtype(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "float16"])
-def test_the_type_of_a_result_is_inferred(dtype: str) -> None:
-    """Between nodes nothing says the type but the library."""
+def test_types_between_nodes_are_inferred(dtype: str) -> None:
+    """Only the library states the type of a value between two nodes."""
     add = [
         helper.make_node("MyAdd", ["a", "b"], ["c"], domain="myops"),
         helper.make_node("MyAdd", ["c", "c"], ["d"], domain="myops"),
@@ -170,7 +170,7 @@ def test_wrong_types_are_refused_when_the_model_is_loaded() -> None:
         myops.ort.session(mixed)
 
 
-def test_inputs_may_be_left_out_or_empty(rng: np.random.Generator) -> None:
+def test_optional_inputs_may_be_absent_or_empty(rng: np.random.Generator) -> None:
     x = random_array(rng, (1, 2, 4, 6), "float32")
     scales, sizes = np.float32([1, 1, 2, 1.5]), np.int64([1, 2, 8, 9])
     nothing = np.float32([])

@@ -1,4 +1,4 @@
-"""Many sessions, threads and failures for a bounded time; the ends of processes."""
+"""Many sessions, threads and failures for a limited time; how processes end."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_8_sessions_in_8_threads() -> None:
     assert min(counts) > 8, counts
 
 
-def test_a_failing_call_between_good_ones(rng: np.random.Generator) -> None:
+def test_failing_calls_do_not_disturb_others(rng: np.random.Generator) -> None:
     x = random_array(rng, (1, 2, 9, 8), "float32")
     good = [x, None, np.float32([1, 1, 2.5, 1.5]), None]
     session = myops.ort.session(node_model("resize", good, {"mode": "cubic"}))
@@ -91,7 +91,7 @@ def test_a_failing_call_between_good_ones(rng: np.random.Generator) -> None:
     assert not failures, failures[0]
 
 
-# ---- Memory. In a process of its own, whose memory nobody else changes.
+# ---- Memory, measured in a process of its own.
 
 GROWTH = """
 import gc, json, sys
@@ -124,7 +124,7 @@ def script(text: str, prelude: str = GROWTH, timeout: float = 300) -> str:
 
 
 @LINUX
-def test_sessions_that_come_and_go_do_not_grow() -> None:
+def test_created_and_deleted_sessions_do_not_leak() -> None:
     script(f"""
 models = [(name, golden.arrays(name)[0]) for name in {MODELS!r}]
 def body():
@@ -135,7 +135,7 @@ grows(body, 60, 4 << 20)
 
 
 @LINUX
-def test_sessions_and_calls_that_fail_do_not_grow(tmp_path: Path) -> None:
+def test_failing_sessions_and_calls_do_not_leak(tmp_path: Path) -> None:
     """Refused when loaded (a bad attribute), and when run (bad scales)."""
     x = np.ones((1, 2, 9, 8), np.float32)
     inputs = [x, None, np.float32([1, 1, 2, 2]), None]
@@ -168,8 +168,8 @@ grows(body, 200, 4 << 20)
 
 
 @LINUX
-def test_failing_calls_in_torch_do_not_keep_their_tensors() -> None:
-    """The first argument is refused; the second, of a megabyte, must be let go all the same."""
+def test_failing_torch_calls_free_their_tensors() -> None:
+    """The first argument is refused; the second, of a megabyte, must be freed nevertheless."""
     script("""
 import torch, myops.ops
 myops.ops.modules()
@@ -194,9 +194,9 @@ grows(body, 40, 8 << 20)
 
 
 def test_the_interpreter_ends_with_live_sessions() -> None:
-    """In a cycle that nobody collects, after work in threads, and with PyTorch beside. (A daemon
-    thread that is inside a run at that moment is another matter: onnxruntime's own binding ends
-    the process then, with any model.)"""
+    """In a reference cycle that is not collected, after calls in threads, also with PyTorch loaded.
+    (A daemon thread must not be inside a run at that moment: then onnxruntime's own binding ends
+    the process, with any model.)"""
     for extra in ("", "import torch, myops; myops.my_add(torch.ones(2), torch.ones(2))"):
         out = script(
             f"""
@@ -252,7 +252,7 @@ def check(run):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_fork_after_import() -> None:
+def test_calls_work_after_fork() -> None:
     """Right after the import, and after the parent has used its threads."""
     script(
         """
@@ -277,6 +277,6 @@ check(run_torch)
     )
 
 
-def test_the_growth_is_noticed() -> None:
+def test_the_measurement_notices_a_leak() -> None:
     with pytest.raises(AssertionError, match="bytes more after 40 rounds"):
         script("kept = []\ngrows(lambda: kept.append(np.ones(1 << 17)), 40, 4 << 20)")

@@ -1,5 +1,5 @@
-"""Sessions of models that name their libraries. A model file is not trusted: what it says never
-decides alone which code runs."""
+"""Sessions of models that name their libraries. A model file is not trusted: its content alone must
+never decide which code runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from myops.ort._loaders import load as loader
 from myops.ort._named_libraries import KEY, NamedLibrary
 
 FEEDS = {"a": np.float32([[1, 2, 3]]), "b": np.float32([1, 1, 1])}
-OTHERS = b"\0"  # behind a library it changes its hash and nothing else
+OTHERS = b"\0"  # appended to a library, it changes the hash and nothing else
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def works(session: onnxruntime.InferenceSession) -> bool:
     return session.run(None, FEEDS)[0].tolist() == [[3, 5, 7]]
 
 
-def test_the_installed_library_with_the_named_hash_is_taken(tmp_path: Path) -> None:
+def test_the_installed_library_with_the_named_hash_is_used(tmp_path: Path) -> None:
     made = myops.ort.bundle(add_model(), tmp_path / "deploy", check=False)
-    others = loaded() - {myops.ort.get_library_path()}  # that earlier tests have left
+    others = loaded() - {myops.ort.get_library_path()}  # of earlier tests
     for policy in ("check", "trust"):
         session = myops.ort.session(made.model, named_libraries=policy)  # type: ignore[arg-type]
         assert works(session)
@@ -77,7 +77,7 @@ def test_a_library_beside_the_model_needs_trust(bundled: Path) -> None:
     with pytest.raises(ValueError, match=r"names libmyops_ort\.so 0\.0\.9 .*libraries='trust'"):
         myops.ort.session(bundled)
     assert str(bundled.parent / "libmyops_ort.so") not in loaded()
-    before = loaded()  # somebody else's session may hold the installed one
+    before = loaded()  # a session of another test may still use the installed one
     session = myops.ort.session(bundled, named_libraries="trust")
     assert works(session)
     assert loaded() - before == {str(bundled.parent / "libmyops_ort.so")}  # instead of ours
@@ -87,10 +87,10 @@ def test_a_library_beside_the_model_needs_trust(bundled: Path) -> None:
     assert myops.ort.get_library_path() in loaded()
 
 
-def test_a_library_that_is_passed_counts_as_at_hand(
+def test_a_given_library_needs_the_named_hash(
     bundled: Path, probe_library: str, tmp_path: Path
 ) -> None:
-    """The library of somebody else's package: with the named hash it is used, else refused."""
+    """The library of another package is used if it has the named hash, and refused otherwise."""
     node = helper.make_node("Probe", ["x"], ["y", "report"], domain="probe")
     outputs = {"y": (FLOAT, None), "report": (onnx.TensorProto.DOUBLE, None)}
     model = model_of([node], {"x": (FLOAT, [2])}, outputs)
@@ -107,7 +107,7 @@ def test_a_library_that_is_passed_counts_as_at_hand(
         myops.ort.session(made.model, libraries=[other])
 
 
-def test_what_is_wrong_with_a_trusted_folder(bundled: Path, tmp_path: Path) -> None:
+def test_a_changed_or_missing_trusted_library_is_refused(bundled: Path, tmp_path: Path) -> None:
     library = bundled.parent / "libmyops_ort.so"
     with library.open("ab") as stream:
         stream.write(b"more")
@@ -122,7 +122,7 @@ def test_what_is_wrong_with_a_trusted_folder(bundled: Path, tmp_path: Path) -> N
         myops.ort.session(bundled, named_libraries="always")  # type: ignore[arg-type]
 
 
-def test_another_platform() -> None:
+def test_another_platform_is_refused() -> None:
     model = naming(add_model(), our_entry(platform="win32-x86_64"))
     with pytest.raises(ValueError, match=f"for win32-x86_64; this is {loader.this_platform()}"):
         myops.ort.session(model)
@@ -151,13 +151,13 @@ def test_names_with_folders_are_refused(name: str, policy: Any, tmp_path: Path) 
 @pytest.mark.parametrize(
     "text", ["", "{", "{}", "[1]", '[{"file": "a.so"}]', "[" * 100_000, '[{"file": 3}]']
 )
-def test_metadata_that_makes_no_sense(text: str) -> None:
+def test_unreadable_metadata_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not what `myops bundle` writes"):
         myops.ort.session(naming(add_model(), text))
     assert works(myops.ort.session(naming(add_model(), text), named_libraries="ignore"))
 
 
-def test_broken_files_get_the_words_of_onnx_runtime(tmp_path: Path) -> None:
+def test_damaged_files_give_the_error_of_onnxruntime(tmp_path: Path) -> None:
     data = naming(add_model(), our_entry()).SerializeToString()
     for number, broken in enumerate((b"", b"\xff" * 40, data[:-10], b"PK\x03\x04" + data)):
         path = tmp_path / f"{number}.onnx"
@@ -168,7 +168,7 @@ def test_broken_files_get_the_words_of_onnx_runtime(tmp_path: Path) -> None:
         myops.ort.session(tmp_path / "none.onnx")
 
 
-def test_the_metadata_is_found_without_reading_the_weights(tmp_path: Path) -> None:
+def test_metadata_is_read_without_the_weights(tmp_path: Path) -> None:
     weight = onnx.numpy_helper.from_array(np.ones(1 << 20, np.float32), "w")
     model = model_of(
         [helper.make_node("MyAdd", ["a", "w"], ["c"], domain="myops")],
@@ -197,7 +197,7 @@ def test_the_metadata_is_found_without_reading_the_weights(tmp_path: Path) -> No
     assert _named_libraries.named_by(str(path)) == [our_entry()]
 
 
-# ---- The bytes of a model file are anybody's.
+# ---- A model file is untrusted input.
 
 
 def varint(number: int) -> bytes:
@@ -210,7 +210,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def random_message(rng: random.Random, depth: int = 0) -> bytes:
-    """Fields of any number and wire type, the metadata among them; now and then a lie."""
+    """Fields of any number and wire type, also metadata; some with a wrong length."""
     made = b""
     for _ in range(rng.randrange(6)):
         kind = rng.choice([0, 0, 1, 2, 2, 2, 2, 5])
@@ -236,7 +236,7 @@ def random_message(rng: random.Random, depth: int = 0) -> bytes:
     return made
 
 
-def test_what_is_found_is_what_the_parser_of_onnx_finds(tmp_path: Path) -> None:
+def test_metadata_equals_that_of_the_protobuf_parser(tmp_path: Path) -> None:
     rng = random.Random(0)
     path = tmp_path / "model.onnx"
     agreed = with_entries = 0
@@ -273,12 +273,12 @@ HOSTILE = {
     "entries that are too long": field(14, field(1, b"k" * 2 * MEGABYTE)) * 8,
     "zeros": bytes(16 * MEGABYTE),
     "ones": b"\xff" * (16 * MEGABYTE),
-    "a length that lies": b"\x72" + varint((1 << 63) - 1) + bytes(16 * MEGABYTE),
+    "a wrong length": b"\x72" + varint((1 << 63) - 1) + bytes(16 * MEGABYTE),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_bytes_take_no_time(name: str, tmp_path: Path) -> None:
+def test_hostile_bytes_are_read_in_linear_time(name: str, tmp_path: Path) -> None:
     """16 MB in 0.1 s or less, however they are cut into fields; ten times that is a failure."""
     path = tmp_path / "model.onnx"
     path.write_bytes(HOSTILE[name])

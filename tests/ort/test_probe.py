@@ -1,5 +1,5 @@
-"""What arrives in a kernel through ONNX Runtime: attributes, optional inputs, exceptions. With an
-op made for it (tests/native/probe_op.cpp), in a library of its own with another domain."""
+"""What ONNX Runtime passes to a kernel: attributes and optional inputs; and exceptions of a kernel.
+Tested with tests/native/probe_op.cpp, in a library of its own with another domain."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def report(session: onnxruntime.InferenceSession) -> list[float]:
     return numbers.tolist()
 
 
-def test_missing_attributes_keep_their_defaults(probe_library: str) -> None:
+def test_absent_attributes_have_their_defaults(probe_library: str) -> None:
     session = probe_session(probe_library)
     assert report(session) == DEFAULTS
     assert [output.shape for output in session.get_outputs()] == [["N", 3], [8]]
@@ -85,7 +85,7 @@ def test_missing_attributes_keep_their_defaults(probe_library: str) -> None:
         ({"unheard_of": 3}, DEFAULTS),  # ONNX Runtime does not tell a kernel
     ],
 )
-def test_attributes_arrive(
+def test_attributes_reach_the_kernel(
     probe_library: str, attributes: dict[str, Any], expected: list[float]
 ) -> None:
     session = probe_session(probe_library, attributes=attributes)
@@ -137,7 +137,7 @@ def test_wrong_attributes_are_refused_when_the_model_is_loaded(
         (("x", "", "", ""), 1, []),
     ],
 )
-def test_optional_inputs_arrive(
+def test_optional_inputs_reach_the_kernel(
     probe_library: str, inputs: tuple[str, ...], bits: int, hints: list[float]
 ) -> None:
     expected = [*DEFAULTS[:4], bits, *DEFAULTS[5:], *hints]

@@ -1,4 +1,4 @@
-"""pyop_session: equal bits through PyOps, and the work-arounds for what PyOps cannot do."""
+"""pyop_session: equal bits through PyOps, and workarounds for limits of PyOps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def assert_pyop_parity(name: str, inputs: list[Any], attributes: Any = None) -> 
 @pytest.mark.parametrize(
     ("a", "b"), [((), ()), ((3, 1, 4), (5, 1)), ((0, 4), (1, 4)), ((129, 257), (257,))]
 )
-def test_my_add(
+def test_my_add_has_equal_bits(
     rng: np.random.Generator, a: tuple[int, ...], b: tuple[int, ...], dtype: str
 ) -> None:
     assert_pyop_parity("my_add", [random_array(rng, a, dtype), random_array(rng, b, dtype)])
@@ -68,14 +68,14 @@ def test_my_add(
         ),
     ],
 )
-def test_resize(
+def test_resize_has_equal_bits(
     rng: np.random.Generator, roi: Any, scales: Any, sizes: Any, attributes: Any, dtype: str
 ) -> None:
     x = random_array(rng, (1, 2, 5, 7), dtype)
     assert_pyop_parity("resize", [x, roi, scales, sizes], attributes)
 
 
-def test_special_values() -> None:
+def test_special_values_have_equal_bits() -> None:
     special = np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1e38, -1e38, 1e-45])
     for dtype in ("float32", "float64", "float16", "bfloat16"):
         with np.errstate(over="ignore"):
@@ -83,15 +83,15 @@ def test_special_values() -> None:
         assert_pyop_parity("my_add", [a, b])
 
 
-def test_the_model_is_left_alone() -> None:
+def test_the_model_is_not_changed() -> None:
     model = node_model("my_add", [np.float16([1]), np.float16([2])])
     before = model.SerializeToString(deterministic=True)
     myops.ort.pyop_session(model)
     assert model.SerializeToString(deterministic=True) == before
 
 
-def test_nodes_inside_model_local_functions() -> None:
-    """A function of somebody else that uses our node; the body of our own node is not run."""
+def test_nodes_inside_functions_run_as_pyops() -> None:
+    """A function of another domain uses our node; the body of our own node is not run."""
     opsets = [helper.make_opsetid("", 19), helper.make_opsetid("myops", 1)]
     ours = helper.make_function(
         "myops", "MyAdd", ["a", "b"], ["c"], [helper.make_node("Sub", ["a", "b"], ["c"])], opsets
@@ -123,7 +123,7 @@ def test_nodes_inside_model_local_functions() -> None:
 # ---- Refusals.
 
 
-def test_a_refusal_is_raised_and_the_session_lives_on() -> None:
+def test_a_refusal_is_raised_and_the_session_stays_usable() -> None:
     model = node_model("my_add", [np.ones((2, 3), np.float32), np.ones(3, np.float32)])
     model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "N"
     model.graph.node.append(helper.make_node("Sqrt", ["c"], ["d"]))
@@ -144,7 +144,7 @@ def test_a_refusal_is_raised_and_the_session_lives_on() -> None:
         session.run_async(None, {}, print, None)
 
 
-def test_a_refusal_in_constant_folding_is_raised_too() -> None:
+def test_a_refusal_in_constant_folding_is_raised() -> None:
     constants = {"a": np.ones(3, np.float32), "b": np.ones(4, np.float32)}
     graph = helper.make_graph(
         [helper.make_node("MyAdd", ["a", "b"], ["c"], domain="myops")],
@@ -169,7 +169,7 @@ def test_a_refusal_in_constant_folding_is_raised_too() -> None:
         ({"mode": "up"}, 'mode: got "up", expected one of'),
     ],
 )
-def test_wrong_attributes_are_refused_in_the_same_words(
+def test_wrong_attributes_are_refused_with_the_same_text(
     attributes: dict[str, Any], text: str
 ) -> None:
     inputs = [np.ones((1, 2), np.float32), None, np.float32([1, 2]), None]
@@ -200,7 +200,7 @@ def test_a_missing_package_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> N
         myops.ort.pyop_session(node_model("my_add", [np.float32([1]), np.float32([1])]))
 
 
-def test_threads(rng: np.random.Generator) -> None:
+def test_calls_from_many_threads(rng: np.random.Generator) -> None:
     b = random_array(rng, (300,), "float32")
     arrays = [random_array(rng, (200, 300), "float32") for _ in range(4)]
     expected = [run_numpy("my_add", [a, b])[0] for a in arrays]

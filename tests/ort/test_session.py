@@ -32,20 +32,22 @@ import myops.ort
         ([0, 4], [1, 4], [0, 4]),
     ],
 )
-def test_shapes_are_inferred_with_symbols(a: list[Any], b: list[Any], expected: list[Any]) -> None:
+def test_shapes_are_inferred_with_dimension_names(
+    a: list[Any], b: list[Any], expected: list[Any]
+) -> None:
     assert myops.ort.session(add_model(a, b)).get_outputs()[0].shape == expected
 
 
-def test_unknown_lengths_stay_unknown_and_different() -> None:
+def test_unknown_lengths_get_names_of_their_own() -> None:
     session = myops.ort.session(add_model(["N", None], ["M", None]))
     shape = session.get_outputs()[0].shape
     assert len(shape) == 2
-    assert len({"N", "M", *shape}) == 4  # two names of its own
+    assert len({"N", "M", *shape}) == 4  # two new names
     feeds = {"a": np.ones((1, 5), np.float32), "b": np.ones((4, 5), np.float32)}
     assert session.run(None, feeds)[0].shape == (4, 5)
 
 
-def test_unknown_ranks_and_scalars_are_no_obstacle() -> None:
+def test_unknown_ranks_and_scalars_are_accepted() -> None:
     session = myops.ort.session(add_model(None, (2, 3)))
     assert session.get_outputs()[0].shape == []
     row = np.ones((2, 3), np.float32)
@@ -85,7 +87,7 @@ def test_initializers_are_constant_unless_a_caller_may_replace_them() -> None:
         ("resize", [np.ones((1, 2), np.float32), None, None, None], {}),
     ],
 )
-def test_refusals_are_worded_as_everywhere(
+def test_refusals_have_the_text_of_numpy(
     name: str, inputs: list[Any], attributes: dict[str, Any]
 ) -> None:
     with pytest.raises(ValueError, match=rf"^{name}: .*got .*, expected ") as refusal:
@@ -98,7 +100,7 @@ def test_refusals_are_worded_as_everywhere(
 # ---- Threads, memory, graphs.
 
 
-def test_one_session_in_many_threads(rng: np.random.Generator) -> None:
+def test_one_session_runs_in_many_threads(rng: np.random.Generator) -> None:
     session = myops.ort.session(add_model(("N", "M"), ("M",)))
     arrays = [random_array(rng, (40 + i, 999), "float32") for i in range(8)]
     row = random_array(rng, (999,), "float32")
@@ -113,7 +115,7 @@ def test_one_session_in_many_threads(rng: np.random.Generator) -> None:
         list(pool.map(work, range(200)))
 
 
-def test_sessions_made_in_many_threads(rng: np.random.Generator) -> None:
+def test_sessions_are_created_in_many_threads(rng: np.random.Generator) -> None:
     a = random_array(rng, (50, 3), "float32")
     b = random_array(rng, (3,), "float32")
     expected = run_numpy("my_add", [a, b])[0]
@@ -161,7 +163,7 @@ assert "libmyops_ort" not in maps, "the library stays loaded without a session"
     subprocess.run([sys.executable, "-c", script], input=model, check=True)
 
 
-def test_nodes_in_subgraphs_and_of_constants() -> None:
+def test_nodes_in_branches_and_on_constants() -> None:
     branches = [
         helper.make_graph(
             [helper.make_node("MyAdd", pair, [f"out_{pair[0]}"], domain="myops")],
@@ -186,8 +188,8 @@ def test_nodes_in_subgraphs_and_of_constants() -> None:
         assert session.run(None, {"c": np.array(False), "a": a})[0].tolist() == [16, 26]
 
 
-def test_the_kernel_goes_before_a_function_body() -> None:
-    """A model that carries a body runs without us; with us it is the kernel that runs."""
+def test_the_kernel_takes_precedence_over_a_function_body() -> None:
+    """A model with a body also runs without our library; with it, the kernel runs."""
     body = helper.make_function(
         "myops",
         "MyAdd",

@@ -10,20 +10,20 @@ import onnxruntime
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from ort_models import add_model
-from signed_bundles import FEEDS, KEY, PUBLIC, STRANGERS, load, loaded, pem
+from signed_bundles import FEEDS, KEY, PUBLIC, UNTRUSTED_PUBLIC, load, loaded, pem
 
 import myops.ort
 from myops.ort import _signing
 
 
-def test_a_signed_bundle_runs_from_copies(bundle: Path) -> None:
+def test_a_signed_bundle_is_loaded_from_private_copies(bundle: Path) -> None:
     before = loaded()
     session = load(bundle)
     assert session.run(None, FEEDS)[0].tolist() == [[3, 5, 7]]
     (library,) = loaded() - before
     assert "myops-signed-" in library
     assert library.endswith("(deleted)")  # nothing is left on the disk
-    found = myops.ort.verify(bundle, [STRANGERS, PUBLIC])
+    found = myops.ort.verify(bundle, [UNTRUSTED_PUBLIC, PUBLIC])
     assert found.model == "net.onnx"
     assert found.key == _signing.identity(KEY.public_key())
     assert set(found.files) == {
@@ -49,10 +49,10 @@ def test_the_installed_library_with_the_signed_hash_is_used(tmp_path: Path) -> N
     assert loaded() - others == {myops.ort.get_library_path()}
 
 
-def test_keys_come_from_the_environment(
+def test_trusted_keys_are_read_from_the_environment(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a.pem").write_bytes(STRANGERS)
+    (tmp_path / "a.pem").write_bytes(UNTRUSTED_PUBLIC)
     (tmp_path / "b.pem").write_bytes(PUBLIC)
     monkeypatch.setenv("MYOPS_TRUSTED_KEYS", f"{tmp_path}/a.pem:{tmp_path}/b.pem")
     assert load(bundle, None).run(None, FEEDS)[0].tolist() == [[3, 5, 7]]
@@ -61,7 +61,9 @@ def test_keys_come_from_the_environment(
         load(bundle, None)
 
 
-def test_an_encrypted_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encrypted_key_needs_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = tmp_path / "key.pem"
     key.write_bytes(pem(KEY, b"secret"))
     with pytest.raises(ValueError, match="set MYOPS_SIGNING_PASSWORD to its password"):
@@ -87,7 +89,7 @@ def test_keys_of_another_kind_are_refused(bundle: Path, tmp_path: Path) -> None:
         load(bundle, [tmp_path / "none.pem"])
 
 
-def test_what_a_signed_session_needs(bundle: Path) -> None:
+def test_a_signed_session_needs_a_path_and_cryptography(bundle: Path) -> None:
     data = (bundle / "net.onnx").read_bytes()
     with pytest.raises(ValueError, match="got the model as bytes or a ModelProto"):
         myops.ort.session(data, named_libraries="signed", trusted_keys=[PUBLIC])

@@ -29,7 +29,7 @@ def config_of(folder: Path, name: str, proto: Any) -> Any:
     return text_format.Parse(text, proto.ModelConfig())
 
 
-def test_a_repository(proto: Any, tmp_path: Path) -> None:
+def test_repository_has_the_layout_of_triton(proto: Any, tmp_path: Path) -> None:
     path = tmp_path / "add.onnx"
     onnx.save(add_model(), path)
     model = onnx.load(path)
@@ -61,9 +61,11 @@ def test_a_repository(proto: Any, tmp_path: Path) -> None:
     "BOOL", "UINT8", "INT8", "UINT16", "INT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16",
     "FLOAT", "DOUBLE", "STRING", "BFLOAT16",
 ])  # fmt: skip
-def test_types_scalars_and_names(kind: str, proto: Any, tmp_path: Path) -> None:
-    """Every type has Triton's for the same; a scalar has one axis, and no empty reshape, which
-    Triton refuses where max_batch_size is 0; names have all signs."""
+def test_types_scalars_and_names_are_written_for_triton(
+    kind: str, proto: Any, tmp_path: Path
+) -> None:
+    """Every type is written as that of Triton; a scalar has one axis and no empty reshape, which
+    Triton refuses if max_batch_size is 0; a name may have any character."""
     name = 'ü "x"\\\n\t/:0'
     value = getattr(TensorProto, kind), []
     node = helper.make_node("Identity", [name], ["y"])
@@ -85,7 +87,7 @@ def test_types_scalars_and_names(kind: str, proto: Any, tmp_path: Path) -> None:
     (FLOAT, None, "Triton wants the rank"),
     (FLOAT, [2, 0], "got an axis of length 0"),
 ])  # fmt: skip
-def test_what_triton_cannot_describe(
+def test_models_that_triton_cannot_describe_are_refused(
     elements: int, shape: Any, message: str, tmp_path: Path
 ) -> None:
     value = elements, shape
@@ -96,14 +98,14 @@ def test_what_triton_cannot_describe(
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a b", ".m"])
-def test_names_that_are_no_folders(name: str, tmp_path: Path) -> None:
+def test_wrong_model_names_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="triton: got the model name"):
         myops.ort.bundle(add_model(), tmp_path / "models", triton=name)
     assert not (tmp_path / "models").exists()
 
 
 def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """serve_app.py without Ray: what stands for its decorators leaves things as they are."""
+    """serve_app.py without Ray, whose decorators are replaced by ones that do nothing."""
 
     def same(*_: Any, **__: Any) -> Any:
         def decorate(item: Any) -> Any:
@@ -131,10 +133,10 @@ def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("joined", [True, False])
-def test_requests_share_a_call_only_where_that_gives_equal_bits(
+def test_requests_are_batched_only_if_bits_are_equal(
     joined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """A graph that takes its mean over axis 0 would mix what users have sent."""
+    """A graph that reduces over axis 0 would mix the requests of different users."""
     reduced = 1 if joined else 0
     nodes = [helper.make_node("ReduceMax", ["x"], ["m"], axes=[reduced]),
              helper.make_node("Sub", ["x", "m"], ["y"])]  # fmt: skip
@@ -151,7 +153,7 @@ def test_requests_share_a_call_only_where_that_gives_equal_bits(
         for got, want in zip(model.run(feeds), expected, strict=True):
             np.testing.assert_array_equal(got["y"], want)
     assert [*model._equal.values()] == [joined]
-    # Requests that are all the same show nothing of others.
+    # Requests that are all equal do not show whether requests influence each other.
     first, rows = app.Model(), rng.random((4, 4)).astype(np.float32)
     first.run([{"x": rows[:1]}] * 4)
     for got, row in zip(first.run([{"x": row[None]} for row in rows]), rows, strict=True):

@@ -1,4 +1,5 @@
-"""A copy of the package whose only ops are the faulty ones, built and asked in another process."""
+"""A copy of the package whose only ops are faulty ones, which is built and tested in a process of
+its own."""
 
 from __future__ import annotations
 
@@ -48,9 +49,9 @@ def build(tree: Path, names: list[str]) -> None:
 
 
 def ask(tree: Path, wanted: dict[str, list[str] | str]) -> dict[str, Any]:
-    """What the suite finds: {op: families} -> {op: {"failures": ..., "idle": ..., ...}}.
+    """Runs the suite: {op: families} -> {op: {"failures": ..., "idle": ..., ...}}.
 
-    A text in place of families is what the op says when it refuses.
+    A text instead of families is the message with which the op must refuse its call.
     """
     return json.loads(_run(tree, "run_suite.py", json.dumps(wanted)).splitlines()[-1])
 

@@ -23,7 +23,7 @@ def test_calls_and_gradients_are_compared() -> None:
     assert both.tallies[0].ran > 1.5 * without.tallies[0].ran
 
 
-def test_sizes_stay_where_they_are() -> None:
+def test_settings_given_as_lists_are_not_moved() -> None:
     def twice(x: torch.Tensor) -> torch.Tensor:
         return torch.ops.myops.resize.values(x, None, [1.0, 1.0, 2.0, 2.0], None, mode="linear")
 
@@ -74,7 +74,7 @@ def test_a_second_call_must_give_equal_bits() -> None:
 
 
 @pytest.mark.parametrize("device", ["meta", "cuda:99", "no such device"])
-def test_a_device_that_cannot_be_used(device: str) -> None:
+def test_an_unusable_device_is_refused(device: str) -> None:
     with pytest.raises(ValueError, match=f"check_op: device: got '{device}'.* expected a device"):
         checks(myops.my_add, [CASE], device=device)
 

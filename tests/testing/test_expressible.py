@@ -1,5 +1,5 @@
-"""What an author may say about an op that is not like the usual ones: float32 only, a standard form
-for some dtypes, a refusal that depends on numbers, an output whose dtype no input has."""
+"""Unusual ops that the conformance suite supports: float32 only, a standard form for some dtypes, a
+refusal that depends on the numbers in a tensor, an output whose dtype no input has."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cube_standard(g: Any) -> list[str]:
     return [g.op("Mul", g.op("Mul", x, x), x)]
 
 
-def made(domain: str, **changes: Any) -> Callable[..., Any]:
+def prototype(domain: str, **changes: Any) -> Callable[..., Any]:
     given: dict[str, Any] = {
         "function": cube,
         "name": "cube",
@@ -56,7 +56,7 @@ def failures(op: Callable[..., Any], cases: list[Case], **given: Any) -> str:
 
 
 def test_derivatives_of_a_float32_op_are_checked_in_float32() -> None:
-    report = check_op(made("only32"), [CASE], only=["gradients"], gradients=2)
+    report = check_op(prototype("only32"), [CASE], only=["gradients"], gradients=2)
     (tally,) = report.tallies
     assert tally.ran >= 6  # two orders, two ways in; as fakes; in the case's own dtype
     assert any("differences were taken in float32" in note for note in report.notes)
@@ -64,7 +64,7 @@ def test_derivatives_of_a_float32_op_are_checked_in_float32() -> None:
 
 @pytest.mark.parametrize("off", [0.98, 1.02, -1.0])
 def test_a_wrong_derivative_of_a_float32_op_is_found(off: float) -> None:
-    op = made(
+    op = prototype(
         f"wrong32.by{int(100 * off) % 1000}",
         backward=lambda ctx, grad: off * cube_backward(ctx, grad),
     )
@@ -73,11 +73,11 @@ def test_a_wrong_derivative_of_a_float32_op_is_found(off: float) -> None:
     )
 
 
-def test_a_float32_op_may_have_no_gradient() -> None:
-    op = made("none32", save=None, backward=None)
+def test_a_float32_op_without_a_gradient_passes() -> None:
+    op = prototype("none32", save=None, backward=None)
     (tally,) = check_op(op, [CASE], only=["gradients"], gradients=0).tallies
     assert tally.ran == 3  # the function, torch.ops, torch.compile
-    found = failures(made("some32"), [CASE], only=["gradients"], gradients=0)
+    found = failures(prototype("some32"), [CASE], only=["gradients"], gradients=0)
     assert "check_op was called with gradients=0" in found
 
 
@@ -92,7 +92,9 @@ def halved_standard(g: Any) -> list[str]:
 
 def test_a_standard_form_may_refuse_a_declared_dtype() -> None:
     types = {"T": ["float32", "float16"]}
-    report = check_op(made("some", types=types, standard=halved_standard), [CASE], only=["bodies"])
+    report = check_op(
+        prototype("some", types=types, standard=halved_standard), [CASE], only=["bodies"]
+    )
     (tally,) = report.tallies
     assert tally.ran >= 2
     assert len(tally.refused) == 1
@@ -103,7 +105,9 @@ def test_a_standard_form_that_refuses_the_dtype_of_the_case_is_a_failure() -> No
     def never(g: Any) -> list[str]:
         g.refuse("it cannot")
 
-    assert "the function body" in failures(made("never", standard=never), [CASE], only=["bodies"])
+    assert "the function body" in failures(
+        prototype("never", standard=never), [CASE], only=["bodies"]
+    )
 
 
 # ---- a refusal that depends on numbers
@@ -123,7 +127,7 @@ def shape_of_pick(inputs: Any, attributes: Any) -> list[Any]:
 
 
 def picking(domain: str) -> Callable[..., Any]:
-    return made(
+    return prototype(
         domain,
         function=pick,
         name="pick",
@@ -136,7 +140,7 @@ def picking(domain: str) -> Callable[..., Any]:
     )
 
 
-def test_a_refusal_may_depend_on_numbers() -> None:
+def test_a_refusal_by_numbers_passes_where_it_is_declared() -> None:
     arguments = (torch.tensor([1.0, 2.0]), torch.tensor([0, 7]))
     cases = [
         Case((arguments[0], torch.tensor([1, 0, 1]))),
@@ -147,14 +151,14 @@ def test_a_refusal_may_depend_on_numbers() -> None:
     assert "the fake kernel: no refusal" in failures(picking("numbers"), plain, only=["errors"])
 
 
-def test_a_refusal_of_shapes_is_not_one_of_numbers() -> None:
+def test_a_refusal_by_shapes_is_not_a_refusal_by_numbers() -> None:
     def by_shape(inputs: Any, attributes: Any) -> list[Any]:
         if len(inputs[0].shape) != 2:
             raise ValueError(f"cube: x: got rank {len(inputs[0].shape)}, expected 2")
         return [inputs[0].shape]
 
     wrong = Case((torch.ones(3),), refused="x: got rank 1", refused_by_numbers=True)
-    found = failures(made("shapes", shape=by_shape), [CASE, wrong], only=["errors"])
+    found = failures(prototype("shapes", shape=by_shape), [CASE, wrong], only=["errors"])
     assert "leave out refused_by_numbers" in found
     with pytest.raises(ValueError, match="refused_by_numbers: got True without `refused`"):
         Case((torch.ones(3),), refused_by_numbers=True)
@@ -176,8 +180,8 @@ def largest_standard(g: Any) -> list[str]:
     ]
 
 
-def test_indices_beside_values_in_every_runtime() -> None:
-    op = made(
+def test_an_output_with_a_dtype_of_its_own_passes() -> None:
+    op = prototype(
         "largest",
         function=largest,
         name="largest",
@@ -205,8 +209,8 @@ def test_indices_beside_values_in_every_runtime() -> None:
 # ---- what a backward returns
 
 
-def test_a_backward_of_the_wrong_count_is_named() -> None:
-    op = made("two", backward=lambda ctx, grad: (grad, grad))
+def test_a_backward_with_too_many_gradients_is_named() -> None:
+    op = prototype("two", backward=lambda ctx, grad: (grad, grad))
     x = torch.ones(2, 3, requires_grad=True)
     for call in (op, torch.ops.two.cube):
         with pytest.raises(RuntimeError, match=r"cube: backward: got 2 gradients, expected 1"):

@@ -9,10 +9,10 @@ from typing import Any
 import faulty_tree
 import pytest
 
-# The suite itself runs on every op in `make test`; these ops look for its blind spots.
+# The suite itself runs on every op in `make test`; these ops test whether it finds faults.
 pytestmark = pytest.mark.slow
 
-# What each op must fail, what its message must say, and what it must pass all the same.
+# For each op: the families that must fail, a part of their message, and families that must pass.
 FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
     "tail_twice": (["lengths"], "unrolled loop", ["values", "threads", "gradients"]),
     "fake_swapped": (["export"], "shape [8] at the example's", ["values", "shapes", "errors"]),
@@ -47,14 +47,14 @@ FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
 }
 
 EARLY = (
-    "y: got a kernel that writes before it has said the length, expected a call of allocate_output "
-    "or set_length first"
+    "y: got a kernel that writes an output before it has set the length, expected a call of "
+    "allocate_output or set_length first"
 )
 THREAD = (
     '"rows": got a call of set_length in parallel_for or from another thread, expected one by the '
     "thread that runs the kernel, outside of parallel_for"
 )
-# Kernels that say lengths of outputs in a wrong way; each call is refused with this text.
+# Kernels that set the lengths of outputs wrongly; each call must be refused with this text.
 LENGTHS = {
     "says_none": "y: got no length from the kernel, expected a call of allocate_output or "
     "set_length before it writes",
@@ -63,8 +63,8 @@ LENGTHS = {
     "says_too_much": "y: got length 4 on axis 0 from the kernel, expected at most 3, the bound in "
     "the shape rule",
     "says_too_little": "y: got length -1 on axis 0 from the kernel, expected 0 or more",
-    "says_two": "y: got length 2 on axis 0 from the kernel, expected 3, what the kernel said for "
-    '"rows" before',
+    "says_two": "y: got length 2 on axis 0 from the kernel, expected 3, the length that the "
+    'kernel has set for "rows"',
     "says_another": 'kernel: got set_length of "columns", expected the name of a length in '
     "Dim::at_most(bound, name)",
     "says_what_is_known": "kernel: got a call of allocate_output or set_length, expected none: the "
@@ -100,7 +100,7 @@ def test_the_sound_op_passes_every_family(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_fault_is_found(found: dict[str, Any], name: str) -> None:
+def test_each_fault_is_found(found: dict[str, Any], name: str) -> None:
     fails, words, _ = FAULTS[name]
     failures = found[name]["failures"]
     assert {failure["check"] for failure in failures} == set(fails), found[name]["text"]
@@ -112,7 +112,7 @@ def test_the_fault_is_found(found: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LENGTHS)
-def test_every_runtime_refuses_the_call(found: dict[str, Any], name: str) -> None:
-    """In PyTorch, NumPy, ONNX Runtime and as a PyOp; a fake kernel cannot know."""
+def test_each_wrong_length_is_refused_in_every_runtime(found: dict[str, Any], name: str) -> None:
+    """In PyTorch, NumPy, ONNX Runtime and as a PyOp. A fake kernel does not run the kernel."""
     assert found[name]["failures"] == [], found[name]["text"]
     assert found[name]["compared"] >= 2

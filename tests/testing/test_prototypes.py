@@ -1,4 +1,4 @@
-"""The conformance suite on prototypes: a sound one passes, and faults of others are found."""
+"""The conformance suite on prototypes: a correct one passes, and the faults of others are found."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def standard(g: Any, names: tuple[str, str] = ("gain", "shift")) -> list[str]:
     return [g.op("Add", g.op("Mul", product, gain), shift)]
 
 
-def made(domain: str, **changes: Any) -> Callable[..., Any]:
+def prototype(domain: str, **changes: Any) -> Callable[..., Any]:
     rules: dict[str, Any] = {
         "function": scale_rows, "shape": shape, "save": save, "backward": backward,
         "standard": standard, **changes,
@@ -78,7 +78,7 @@ CASES = [
 
 
 def test_a_sound_prototype_passes() -> None:
-    report = check_op(made("sound"), CASES, reference=slow)
+    report = check_op(prototype("sound"), CASES, reference=slow)
     assert list(report.idle) == ["threads"]
     assert "does not apply to a prototype" in report.idle["threads"]
     (places,) = [where for note, where in report.notes.items() if note.startswith(LIBRARY)]
@@ -88,13 +88,13 @@ def test_a_sound_prototype_passes() -> None:
     assert ran["dynamo"] == 11  # node and body; evaluator, PyOp and body at three lengths
 
 
-def test_the_torch_op_of_a_prototype_is_taken_too() -> None:
-    made("sound")
+def test_the_torch_op_of_a_prototype_is_accepted() -> None:
+    prototype("sound")
     op = torch.ops.sound.scale_rows
     assert not check_op(op, CASES, reference=slow, only=["values", "errors"]).failures
 
 
-# ---- One fault each: what is changed, which families must find it, and what they must say.
+# ---- One fault each: what is changed, which families must find it, a part of their message.
 
 
 def swapped(inputs: Any, attributes: Any) -> list[Any]:
@@ -146,16 +146,16 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_fault_is_found(name: str) -> None:
+def test_each_fault_is_found(name: str) -> None:
     changes, families, words = FAULTS[name]
     with pytest.raises(CheckError) as error:
-        check_op(made(name, **changes), CASES, reference=slow, only=families)
+        check_op(prototype(name, **changes), CASES, reference=slow, only=families)
     assert {failure.check for failure in error.value.report.failures} == set(families)
     assert words in str(error.value)
 
 
-def test_an_op_without_a_standard_form_is_one_where_that_is_said() -> None:
-    op = made("bodiless", standard=None)
+def test_a_skipped_family_with_a_reason_does_not_fail() -> None:
+    op = prototype("bodiless", standard=None)
     families = ["values", "bodies", "torchscript"]
     report = check_op(op, CASES, reference=slow, only=families, skip={"bodies": "none is wanted"})
     assert report.idle == {"bodies": "none is wanted"}

@@ -92,7 +92,7 @@ def named(found: list[Check]) -> list[Any]:
 
 @pytest.mark.quick  # every family, in every runtime
 @pytest.mark.parametrize("check", named(checks(myops.my_add, MY_ADD, reference=my_add)))
-def test_my_add(check: Check) -> None:
+def test_my_add_passes_every_family(check: Check) -> None:
     check()
 
 
@@ -105,12 +105,12 @@ TIES = {"uint8": 1}
     "check",
     named(checks(myops.resize, RESIZE, reference=resize, tolerance=TIES, body_tolerance=TIES)),
 )
-def test_resize(check: Check) -> None:
+def test_resize_passes_every_family(check: Check) -> None:
     check()
 
 
 @pytest.mark.parametrize(
     "check", named(checks(myops.deform_conv2d, DEFORM, reference=deform_conv2d))
 )
-def test_deform_conv2d(check: Check) -> None:
+def test_deform_conv2d_passes_every_family(check: Check) -> None:
     check()

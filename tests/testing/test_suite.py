@@ -22,7 +22,7 @@ def slow(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return 2 * a + b
 
 
-def test_a_case_says_what_it_lacks() -> None:
+def test_a_wrong_case_is_refused() -> None:
     with pytest.raises(TypeError, match=r"expected a tuple .* Case\(\(x,\)\)"):
         Case(A)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="got no tensor"):
@@ -49,12 +49,12 @@ def twice(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         (lambda: check_op(myops.my_add, [CASE], gradients=3), "gradients: got 3"),
     ],
 )
-def test_a_wrong_call_says_what_was_expected(call: Callable[[], Any], text: str) -> None:
+def test_wrong_arguments_are_refused(call: Callable[[], Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         call()
 
 
-def test_torch_ops_are_taken_too() -> None:
+def test_torch_ops_are_accepted() -> None:
     for op in (torch.ops.myops.my_add, torch.ops.myops.my_add.default):
         report = check_op(op, [CASE], reference=slow, only=["values"])
         assert (report.op, report.tallies[0].ran) == ("my_add", 4)
@@ -72,7 +72,7 @@ def test_one_check_for_each_family_and_case() -> None:
     assert {"layouts-3x4,4", "layouts-3x4,4_2", "layouts-named", "errors-3x4,2x4"} <= set(names)
 
 
-def test_a_family_that_ran_nothing_says_so() -> None:
+def test_a_family_that_ran_nothing_gives_its_reason() -> None:
     scalar = Case((torch.tensor(1.0), torch.tensor(2.0)), name="scalar")
     report = check_op(myops.my_add, [scalar], only=["lengths", "values"])
     assert report.idle == {"lengths": "the op lets no length change"}
@@ -93,7 +93,7 @@ def test_missing_pyops_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "PyOps did not run: onnxruntime-extensions is missing" in str(report)
 
 
-def test_failures_say_all_there_is_to_say() -> None:
+def test_failures_name_op_check_case_got_and_expected() -> None:
     with pytest.raises(CheckError) as error:
         check_op(myops.my_add, [CASE], reference=lambda a, b: a + b, only=["values", "dtypes"])
     first = error.value.report.failures[0]
@@ -104,7 +104,7 @@ def test_failures_say_all_there_is_to_say() -> None:
     assert "more of this check on this case" in str(error.value)  # six dtypes, four are shown
 
 
-def test_refused_cases() -> None:
+def test_refused_cases_need_the_declared_text() -> None:
     good = Case((A, torch.randn(3)), refused="b: got length 3 on axis 1, expected 1 or 4")
     assert check_op(myops.my_add, [CASE, good], only=["errors"]).failures == []
     for case, text in (
@@ -135,7 +135,7 @@ def test_axes_that_change_together_are_found() -> None:
     ]
 
 
-def test_variations_keep_the_numbers() -> None:
+def test_variations_keep_the_values() -> None:
     x = torch.randn(2, 3, 4, 5)
     for title, change in variations.LAYOUTS.items():
         other = change(x)
@@ -144,13 +144,13 @@ def test_variations_keep_the_numbers() -> None:
         assert other.stride() != x.stride() or other.data_ptr() % 64, title
     longer = variations.Axes(((0, 1),), 3, "").at(Case((x,)), 7).tensors[0]
     assert torch.equal(longer[:, :3], x)
-    assert not torch.equal(longer[:, 3:6], x)  # or elements read twice would not show
+    assert not torch.equal(longer[:, 3:6], x)  # or a kernel could read an element twice unnoticed
     whole = variations.cast(x, torch.int64)
     assert whole.abs().max() > 2**32  # more than a float32 holds
     assert variations.cast(x, torch.uint8).max() > 30
 
 
-def test_differences_are_seen() -> None:
+def test_comparisons_see_every_kind_of_difference() -> None:
     one = np.float32([1, np.nan, -0.0])
     assert bits.different_bits([one], [one.copy()]) == ("", "")
     for other in (
@@ -170,7 +170,7 @@ def test_differences_are_seen() -> None:
     assert not bits.too_far([np.float32([1, 2])], [np.float64([1, 2 + 1e-6])])[0]
 
 
-def test_the_large_case_of_a_quadratic_op_stays_small() -> None:
+def test_the_enlarged_case_of_a_quadratic_op_stays_small() -> None:
     """Distances between all rows: 131072 of them would need 69 GB."""
     sizes = []
 

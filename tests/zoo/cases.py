@@ -1,4 +1,4 @@
-"""What is in the zoo: a network, example inputs, dynamic axes, and twelve other sizes of each."""
+"""The cases of the zoo: a network, example inputs, dynamic axes, and twelve other sizes of each."""
 
 from __future__ import annotations
 
@@ -139,10 +139,11 @@ CASES = [
            axes={"x": _hw(1, 3)}, example=(12, 14), sizes=_SMALL),
     _stride("CenterNet", "ResNet with deformable layers, peaks by topk", dense.CenterNet, 16,
             fast=True),
-    _stride("DLA34", "levels aggregated again and again with deformable layers", dense.Dla, 8),
-    _plain("U-Net", "jumps with padding where a length was odd", dense.UNet, fast=True),
+    _stride("DLA34", "levels aggregated repeatedly with deformable layers", dense.Dla, 8),
+    _plain("U-Net", "skip connections, padded where a length is odd", dense.UNet, fast=True),
     _plain("PSPNet", "pyramid of adaptive poolings", dense.PspNet),
-    _plain("SegFormer", "overlapping patches, smaller keys, depthwise convolution among tokens",
+    _plain("SegFormer", "overlapping patches, keys of lower resolution, depthwise "
+           "convolution of tokens",
            transformers.SegFormer),
     _stride("DINOv2", "positions resized by size", transformers.Dino, 14, fast=True),
     _stride("DINOv2, factor", "positions resized by a factor of lengths",
@@ -157,13 +158,13 @@ CASES = [
            lambda: transformers.DepthAnything(with_int=True), example=(43, 58),
            refused=dict.fromkeys(("dynamo", "torchscript"), "a length would be built in")),
     _plain("Swin", "shifted windows with masks and padding", transformers.Swin),
-    Case("LIIF", "colours at any places, from a grid of coordinates", any_factor.Liif, _queries,
+    Case("LIIF", "colours at any positions, from a grid of coordinates", any_factor.Liif, _queries,
          {"image": _hw(), "places": {1: "count"}, "cell": {1: "count"}}, (9, 12, 20),
          [(*size, 7 * i + 3) for i, size in enumerate(_SIZES)]),
     Case("Meta-SR", "a filter for each pixel, predicted from the factor", any_factor.MetaSr,
          _factor(0), {"x": _hw()}, (8, 11, 2.5),
          [(h // 2, w // 2, f) for (h, w), f in zip(_SIZES, _FACTORS, strict=True)]),
-    Case("ArbRCAN", "channel attention, filters and places that follow two factors",
+    Case("ArbRCAN", "channel attention, filters and positions that depend on two factors",
          any_factor.ArbRcan, _factor(2), {"x": _hw()}, (8, 11, 2.5, 2.0),
          [(h // 2, w // 2, f, g)
           for (h, w), f, g in zip(_SIZES, _FACTORS, _FACTORS[::-1], strict=True)], fast=True),
@@ -172,7 +173,7 @@ CASES = [
          {"frames": {0: "frames", 3: "height", 4: "width"}}, (3, 8, 9),
          [(1 + i % 5, h, w) for i, (h, w) in enumerate(_SIZES)],
          refused={"dynamo": "got a scripted module"}),
-    Case("refinement, scripted", "steps until nothing moves, a branch on a value",
+    Case("refinement, scripted", "steps until convergence, a branch on a value",
          lambda: torch.jit.script(control_flow.Refine()), _steps, {"x": _hw()}, (8, 9, 6, 0.5),
          [(h, w, 1 + i, (-1) ** i) for i, (h, w) in enumerate(_SIZES)],
          refused={"dynamo": "got a scripted module"}),

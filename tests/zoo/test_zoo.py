@@ -34,7 +34,7 @@ def _marked(case: Case, exporter: str) -> Any:
 
 
 @pytest.mark.parametrize(("case", "exporter"), [_marked(*item) for item in ALL])
-def test_right_at_every_size_or_refused(case: Case, exporter: str) -> None:
+def test_networks_are_right_at_every_size_or_refused(case: Case, exporter: str) -> None:
     model = _model(case.name)
     if exporter in case.refused:
         with pytest.raises((RuntimeError, ValueError)) as caught:
@@ -56,7 +56,7 @@ _RESIZED = ("BiRefNet", "EDVR", "BasicVSR++", "Depth Anything", "SegFormer")
 @pytest.mark.parametrize(
     "name", [_RESIZED[0], *(pytest.param(item, marks=pytest.mark.slow) for item in _RESIZED[1:])]
 )
-def test_right_with_our_resize_for_torchs(name: str) -> None:
+def test_networks_are_right_with_our_resize(name: str) -> None:
     case = next(case for case in CASES if case.name == name)
     model = _model(name)
     options: dict[str, Any] = {"skip_checks": ["numbers"], "register_interpolate": True}
@@ -70,7 +70,7 @@ def _model(name: str) -> Any:
     return next(case for case in CASES if case.name == name).model()
 
 
-def test_sizes_are_twelve_others() -> None:
+def test_each_network_has_twelve_other_sizes() -> None:
     for case in CASES:
         assert len(set(case.sizes)) == 12, case.name
         assert case.example not in case.sizes
@@ -78,7 +78,7 @@ def test_sizes_are_twelve_others() -> None:
         assert any(size[-2] != size[-1] for size in images), case.name
 
 
-def test_the_comparison_sees_a_wrong_file() -> None:
+def test_the_comparison_finds_a_wrong_file() -> None:
     """A weight that is off, and values that are not those of the custom nodes."""
     case = next(case for case in CASES if case.name == "CenterNet")
     model = _model(case.name)
@@ -104,7 +104,7 @@ def test_the_comparison_sees_a_wrong_file() -> None:
 
 
 @pytest.mark.slow
-def test_simplify_takes_most_nodes_of_a_trace() -> None:
+def test_simplify_removes_most_nodes_of_a_trace() -> None:
     case = next(case for case in CASES if case.name == "Swin")
     model = _model(case.name)
     exported = running.export(case, model, "torchscript", "myops", skip_checks=["numbers"])
@@ -113,7 +113,7 @@ def test_simplify_takes_most_nodes_of_a_trace() -> None:
     running.checked(case, model, simplified)
 
 
-def test_the_page_is_of_these_networks() -> None:
+def test_the_page_lists_the_networks() -> None:
     """A network that is added or renamed needs `make zoo`."""
     page = (Path(__file__).parents[2] / "docs" / "zoo.md").read_text()
     named = re.findall(r"^\| ([^|]+?) \| (?:dynamo|torchscript) \|", page, re.M)

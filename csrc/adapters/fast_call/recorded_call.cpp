@@ -51,9 +51,10 @@ void* gradient(void* recorded, const DLTensor& described) {
     invoke(binding.op, inputs, call.attributes, runtime, nullptr, &binding.cache_of(inputs));
     return runtime.take();
   } catch (const NotPlain&) {
-  } catch (const std::exception&) {  // Python makes the same call and says what is wrong
+    return nullptr;
+  } catch (const std::exception&) {
+    return nullptr;  // Python makes the same call and says what is wrong
   }
-  return nullptr;
 }
 
 PyObject* gradient_in_python(void* recorded, PyObject* grad) {

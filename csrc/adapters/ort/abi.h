@@ -2,7 +2,7 @@
 // package of ONNX Runtime ships no headers, and a library built against those of one release
 // refuses to load in an older one.
 //
-// ONNX Runtime hands out a table of function pointers that only ever grows at its end, so a
+// ONNX Runtime provides a table of function pointers that only ever grows at its end, so a
 // function is known by its place. tests/native/ort_abi_check.cpp compares every number, type and
 // offset below with the official header.
 //

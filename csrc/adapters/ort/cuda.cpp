@@ -33,7 +33,7 @@ void* CudaDevice::scratch(size_t bytes) {
   return memory;
 }
 
-// The provider's option. One that does not say accepts nothing but float32.
+// The provider's option; false for a provider that does not have it.
 bool CudaDevice::allow_tf32() const {
   void* value = nullptr;
   if (!succeeded(api_,

@@ -1,4 +1,5 @@
-// The entry point of the ONNX Runtime custom-op library: the only symbol that it exports.
+// The symbols that the ONNX Runtime custom-op library exports: its entry point, and the recording
+// of calls.
 #include <cstdlib>
 #include <map>
 #include <memory>

@@ -24,7 +24,10 @@ void* Strings::read(const Op& op, const std::string& input, const Api& api, cons
   strings.reserve(elements);
   for (size_t i = 0; i < elements; ++i) {
     const size_t begin = begins[i], end = i + 1 < elements ? begins[i + 1] : bytes;
-    if (begin > end || end > bytes) fail(op.name, input, "strings without order", "a tensor");
+    if (begin > end || end > bytes) {
+      fail(op.name, input, "strings at offsets that decrease or exceed the buffer",
+           "offsets in ascending order within it");
+    }
     strings.emplace_back(characters.data() + begin, end - begin);
   }
   return strings.data();

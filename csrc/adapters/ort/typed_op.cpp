@@ -15,34 +15,13 @@ constexpr ElementType kElementTypes[kDTypeCount] = {
 
 // The names in the ONNX standard of the other element types, by number.
 const char* foreign_name(size_t type) {
-  constexpr const char* names[] = {"undefined",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "",
-                                   "float8e4m3fnuz",
-                                   "",
-                                   "float8e5m2fnuz",
-                                   "uint4",
-                                   "int4",
-                                   "float4e2m1",
-                                   "float8e8m0",
-                                   "uint2",
-                                   "int2"};
-  return type < std::size(names) ? names[type] : "a newer one than myops knows";
+  constexpr size_t kFirst = 18;
+  constexpr const char* names[] = {"float8e4m3fnuz", "",      "float8e5m2fnuz",
+                                   "uint4",          "int4",  "float4e2m1",
+                                   "float8e8m0",     "uint2", "int2"};
+  if (type == 0) return "an undefined type";
+  const bool known = type >= kFirst && type - kFirst < std::size(names);
+  return known ? names[type - kFirst] : "a type that is newer than this library";
 }
 
 // ONNX Runtime has no tensors of complex numbers, and refuses a library that names one.
@@ -124,7 +103,7 @@ DType from_element_type(ElementType type) {
     if (kElementTypes[i] == type) return static_cast<DType>(i);
   }
   throw Error(str("got a tensor of ", foreign_name(static_cast<size_t>(type)),
-                  ", expected a dtype that myops knows"));
+                  ", expected a dtype that this library supports"));
 }
 
 TypedOp::TypedOp(const std::vector<const Op*>& versions_, const Host& host,

@@ -10,8 +10,8 @@ namespace {
 
 struct Notes {
   std::map<std::pair<const Op*, size_t>, const char*> of_attributes;
-  bool are_complete =
-      false;  // kernels are being created; further shape inference belongs to another graph
+  // Kernels are being created; further shape inference belongs to another graph.
+  bool are_complete = false;
 };
 
 std::mutex mutex;

@@ -82,8 +82,8 @@ const TorchCuda& torch_cuda(const Op& op) {
 
 // Whether torch.matmul of float32 uses TF32 on CUDA (torch.backends.cuda.matmul.fp32_precision and
 // allow_tf32, torch.set_float32_matmul_precision): deform_conv2d is a matrix product. The stable
-// interface has no such question, so that torch's own function is looked for by its name, or an
-// older one that it had before; a torch without them allows nothing, which is exact.
+// interface has no function for this, so torch's own function is looked up by its name or, in older
+// versions, by another one. Without either, products are computed in float32, which is exact.
 bool matmul_uses_tf32() {
   constexpr int kCuda = 1, kMatmul = 3, kTf32 = 2;  // enumerators of ATen/Context.h
   struct Functions {

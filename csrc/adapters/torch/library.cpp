@@ -98,8 +98,8 @@ class TorchRuntime final : public Runtime {
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
     Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, strides);
-    count_write(op_, "out",
-                *out_);  // last, because a call that is refused must not count as a write
+    // Last, because a call that is refused must not count as a write.
+    count_write(op_, "out", *out_);
     return accepted;
   }
 
@@ -297,8 +297,9 @@ void register_op(const Op& op) {
     try {
       register_overload(op, all[i], op.stack_entries[i]);
     } catch (const std::exception&) {  // whose text is the place in torch's headers
-      detail::add_fault(str(op.name, ": schema: got ", dispatcher_schema(op, all[i]),
-                            ", expected one that torch takes and no other library has"));
+      detail::add_fault(
+          str(op.name, ": schema: got ", dispatcher_schema(op, all[i]),
+              ", expected one that torch accepts, of a name that no other library has registered"));
     }
   }
 }

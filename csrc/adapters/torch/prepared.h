@@ -1,4 +1,4 @@
-// Op::prepare in torch: one cache for each op, for calls from the dispatcher and past it.
+// Op::prepare in torch: one cache for each op, for calls from the dispatcher and for fast calls.
 #pragma once
 
 #include "../../core/prepared_cache.h"

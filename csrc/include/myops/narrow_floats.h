@@ -18,7 +18,7 @@ To bit_cast(From from) {
 
 #ifdef __CUDACC__
 // A GPU has instructions for these two, with the same results, but for the bits of a NaN: without
-// them, an op of float16 computes longer than its memory takes.
+// them, arithmetic and not memory bandwidth limits an op of float16.
 inline float half_to_float(uint16_t half) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));

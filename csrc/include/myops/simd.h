@@ -1,5 +1,5 @@
 // Vectors of the instruction set for which a file is compiled. All intrinsics are in this file, its
-// parts simd_lanes.h, simd_groups.h and simd_memory.h, and simd_integers.h.
+// parts simd_lanes.h, simd_groups.h and simd_memory.h, and simd_integers.h and simd_bfloat16.h.
 //
 // The vectors are the compiler's own (GCC, Clang), so + - * and comparisons are plain operators;
 // fma(a, b, c) = a b + c is fused where the set has it. Scalars have the same functions with the

@@ -32,7 +32,7 @@ MYOPS_DOT(16, sum + (Lanes<int32_t, 16>)_mm512_madd_epi16((__m512i)a, (__m512i)b
 #if MYOPS_VECTOR_BYTES >= 32
 MYOPS_DOT(8, sum + (Lanes<int32_t, 8>)_mm256_madd_epi16((__m256i)a, (__m256i)b))
 #endif
-#if defined(__x86_64__)  // SSE2, which every one has
+#if defined(__x86_64__)  // SSE2, which each of these CPUs has
 MYOPS_DOT(4, sum + (Lanes<int32_t, 4>)_mm_madd_epi16((__m128i)a, (__m128i)b))
 #else
 MYOPS_DOT(4, sum + (a >> 16) * (b >> 16) + (a << 16 >> 16) * (b << 16 >> 16))

@@ -14,7 +14,7 @@ namespace myops {
 // Float32 with 10 bits of fraction: to nearest, ties away from zero, as the GPU's cvt.rna.
 inline uint32_t to_tf32(float value) {
   const uint32_t bits = detail::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return (bits | 0x00400000u) & 0xffffe000u;  // NaN stays one
+  if (magnitude > 0x7f800000u) return (bits | 0x00400000u) & 0xffffe000u;  // NaN stays NaN
   return (bits + (magnitude < 0x7f800000u ? 0x1000u : 0u)) & 0xffffe000u;
 }
 

@@ -41,12 +41,29 @@ inline constexpr int64_t kManyGroups = 8;       // offset groups that share what
 inline constexpr int64_t kPrefetchPixels = 48;  // prefetch distance in pixels
 inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, without the tasks' own buffers
 
+// Samples in columns, and weights for products with them: bfloat16 where the instruction set
+// multiplies pairs of it, otherwise numbers of the type of the sums. Both have several samples in a
+// factor of a product if they are narrower.
+template <class T>
+using Sample =
+    std::conditional_t<kBFloat16Products && std::is_same_v<T, BFloat16>, BFloat16, Accumulate<T>>;
+template <class T>
+using Factors = std::conditional_t<std::is_same_v<Sample<T>, BFloat16>, int32_t, Accumulate<T>>;
+template <class T>
+inline constexpr int64_t kFactorSamples = sizeof(Factors<T>) / sizeof(Sample<T>);
+
 struct Range {
   int64_t first, last;
   int64_t count() const { return last - first; }
 };
 
 inline constexpr int64_t round_up(int64_t value, int64_t to) { return panels(value, to) * to; }
+
+// `samples` of a sum, rounded up to whole factors.
+template <class T>
+inline int64_t depth_of(int64_t samples) {
+  return round_up(samples, kFactorSamples<T>);
+}
 
 // Elements of a pixel with `channels`, rounded up to whole vectors of 16 bytes.
 template <class A>

@@ -28,17 +28,21 @@ MYOPS_INLINE V blended(const A* const (&corners)[4], const Weights<A>& w, int64_
   for (int j = 1; j < 4; ++j) value = fma(w.at[j] - V{}, load_as<V>(corners[j] + c), value);
   return value;
 }
-template <bool kAdd, class V, class A>
-MYOPS_INLINE void blend(const A* const (&corners)[4], const Weights<A>& w, int64_t c, A* out) {
+template <bool kAdd, class V, class A, class S>
+MYOPS_INLINE void blend(const A* const (&corners)[4], const Weights<A>& w, int64_t c, S* out) {
   V value = blended<V>(corners, w, c);
   if constexpr (kAdd) value += load_as<V>(out + c);
-  store(out + c, value);
+  if constexpr (std::is_same_v<S, A>) {
+    store(out + c, value);
+  } else {
+    store_rounded(out + c, value);
+  }
 }
 
 // kCount: the number of channels if it is a compile-time constant, or 0.
-template <bool kAdd, int64_t kCount, class A>
+template <bool kAdd, int64_t kCount, class A, class S>
 MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const Weights<A>& weights,
-                                 int64_t count, A* out) {
+                                 int64_t count, S* out) {
   constexpr int64_t L = kLanes<A>;
   const int64_t channels = kCount ? kCount : count;
   int64_t c = 0;
@@ -54,29 +58,36 @@ MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const Weights<A>&
 
 // Samples `part` of the entries of `taps` with values() or changes(). Row p - first of `out` (rows
 // are `row` elements apart) has the samples of pixel p, tap by tap; see row_of().
-template <bool kAdd, int64_t kCount, class T, class A>
+template <bool kAdd, int64_t kCount, class T, class A, class S>
 void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> window,
-                  int64_t channels, const Entries& part, int64_t first, int64_t row, A* out) {
+                  int64_t channels, const Entries& part, int64_t first, int64_t row, S* out) {
   const int64_t count = kCount ? kCount : pixel_of<A>(channels), plane = taps.plane();
   for (int64_t k = part.first_tap; k < part.last_tap; ++k) {
     const int32_t* index = taps.index() + k * taps.stride();
     const A* w = weights + k * taps.stride();
-    A* to = out + (part.first - first) * row + k * channels;
+    S* to = out + (part.first - first) * row + k * channels;
     for (int64_t p = part.first; p < part.last; ++p, to += row) {
       const Weights<A> at = weights_at(w + p, plane);
       if (index[p] < 0) {  // samples 0, which a mask that is not finite turns into NaN
-        for (int64_t c = 0; c < channels; ++c) to[c] = kAdd ? to[c] + at.at[0] * 0 : at.at[0] * 0;
+        const S missed(at.at[0] * 0);
+        if constexpr (kAdd) {
+          for (int64_t c = 0; c < channels; ++c) to[c] += missed;
+        } else {
+          for (int64_t c = 0; c < channels; ++c) to[c] = missed;
+        }
         continue;
       }
       const Corners<const A> corners(window, index[p]);
-      if (kAdd && channels != count) {  // superfluous elements would be added to the next tap
-        using Quad = Lanes<A, kQuad<A>>;
-        for (int64_t c = 0; c < channels; c += kQuad<A>) {
-          const Quad value = blended<Quad>(corners.at, at, c);
-          const int64_t some = std::min(kQuad<A>, channels - c);
-          for (int64_t i = 0; i < some; ++i) to[c + i] += value[i];
+      if constexpr (kAdd) {
+        if (channels != count) {  // superfluous elements would be added to the next tap
+          using Quad = Lanes<A, kQuad<A>>;
+          for (int64_t c = 0; c < channels; c += kQuad<A>) {
+            const Quad value = blended<Quad>(corners.at, at, c);
+            const int64_t some = std::min(kQuad<A>, channels - c);
+            for (int64_t i = 0; i < some; ++i) to[c + i] += value[i];
+          }
+          continue;
         }
-        continue;
       }
       blend_channels<kAdd, kCount>(corners.at, at, count, to);
     }
@@ -94,16 +105,17 @@ void sample_entries(const Taps<T>& taps, const A* weights, const WindowView<cons
 }
 
 // Clears the elements behind the samples of `pixels` that products read and nothing else writes.
-template <class A>
-inline void clear_padding(A* rows, int64_t row, int64_t used, int64_t pixels) {
-  std::fill_n(rows + (row == used ? row * pixels : 0), (row == used ? 0 : row * pixels) + kPanel<A>,
-              A{});
+template <class S>
+inline void clear_padding(S* rows, int64_t row, int64_t used, int64_t pixels) {
+  std::fill_n(rows + (row == used ? row * pixels : 0), (row == used ? 0 : row * pixels) + kPanel<S>,
+              S{});
 }
 
 template <class T>
 class Columns {
  public:
   using A = Accumulate<T>;
+  using S = Sample<T>;
 
   // `size`: elements of a strip.
   Columns(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
@@ -114,7 +126,7 @@ class Columns {
         X_(context, conv, inputs.X, capacity_),
         direction_(context, conv, inputs.X_direction, capacity_),
         strip_(std::min(blocking_.strip_pixels<A>(size), pixels)),
-        size_(row_of<A>(blocking_.taps, blocking_.channels) * strip_ + kPanel<A>),
+        size_(row_of<A>(blocking_.taps, blocking_.channels) * strip_ + kPanel<S>),
         buffer_(context, size_) {
     clear_padding(buffer_.get(), row_of<A>(blocking_.taps, blocking_.channels),
                   blocking_.taps * blocking_.channels, strip_);
@@ -148,18 +160,20 @@ class Columns {
 
   // Row p - pixels.first holds the samples of pixel p for each tap, as many as channels; rows are
   // row_of() apart. The last row is readable up to kPanel elements past its end.
-  const A* sample(Column column, const Range& block, const Range& pixels) {
+  const S* sample(Column column, const Range& block, const Range& pixels) {
     const Entries strip{0, all_.last_tap, pixels.first, pixels.last};
     if (held()) {
       sample_from(column, block, strip, strip);
-      return buffer_.get();
+    } else {
+      in_windows(taps_, strip, capacity_ / pixel_of<A>(block.count()),
+                 [&](const Entries& part, const Box& box) {
+                   hold(block, part, box);
+                   sample_from(column, block, strip, part);
+                 });
+      held_ = {0, 0};
     }
-    in_windows(taps_, strip, capacity_ / pixel_of<A>(block.count()),
-               [&](const Entries& part, const Box& box) {
-                 hold(block, part, box);
-                 sample_from(column, block, strip, part);
-               });
-    held_ = {0, 0};
+    fill_factor(strip.taps() * block.count(), row_of<A>(strip.taps(), block.count()),
+                pixels.count());
     return buffer_.get();
   }
 
@@ -206,8 +220,18 @@ class Columns {
     }
   }
 
+  // The rest of a product's last factor is 0, as that of the weights: 0 times anything else could
+  // be NaN.
+  void fill_factor(int64_t used, int64_t row, int64_t pixels) {
+    if (used % kFactorSamples<T> == 0) return;
+    S* to = buffer_.get() + used;
+    for (int64_t p = 0; p < pixels; ++p) to[p * row] = S{};
+  }
+
   void sample_from(Column column, const Range& block, const Entries& strip, const Entries& part) {
-    if (column == Column::Value) {
+    if constexpr (!std::is_same_v<S, A>) {  // the forward pass alone
+      interpolate<false>(window_, taps_.values(), block, strip, part);
+    } else if (column == Column::Value) {
       interpolate<false>(window_, taps_.values(), block, strip, part);
     } else if (taps_.shifted()) {
       interpolate<false>(window_, taps_.changes(), block, strip, part);
@@ -235,7 +259,7 @@ class Columns {
   Source<T> X_, direction_;
   WindowView<const A> window_, direction_window_;
   int64_t strip_, size_;
-  Buffer<A> buffer_;
+  Buffer<S> buffer_;
 };
 
 }  // namespace myops::deform::MYOPS_ISA

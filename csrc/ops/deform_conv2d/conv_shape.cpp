@@ -206,6 +206,15 @@ Op with_geometry(Op op) {
       .attribute({"strides", Ints{}, "Distance of outputs, y and x; default 1."});
 }
 
+bool constant_weights(const PrepareContext& context) {
+  const Tensor& W = context.constant(1);
+  const int64_t group = context.attributes().integer("group");
+  const int64_t offset_group = context.attributes().integer("offset_group");
+  if (!W.present || W.rank() != 4 || W.elements() == 0) return false;
+  if (group < 1 || offset_group < 1 || W.shape[0] % group != 0) return false;
+  return W.shape[1] * group % offset_group == 0;
+}
+
 ConvShape::ConvShape(const Attributes& attributes, const Tensor& W)
     : channels(W.shape[1] * attributes.integer("group")),
       outputs(W.shape[0]),

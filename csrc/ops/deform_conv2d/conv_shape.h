@@ -56,6 +56,17 @@ struct ConvShape {
   }  // channels of one offset group
   // One filter for each channel: there are no sums over channels, so vectors run over channels.
   bool depthwise() const { return groups == channels && groups == outputs; }
+  // Whether products can sum over pairs of channels: a block has channels of one weight group, or
+  // even numbers of them of each.
+  bool pairs_match() const {
+    const int64_t length = channels_per_offset();
+    const bool even = group_channels() % 2 == 0 && length % 2 == 0;
+    return !depthwise() && (group_channels() % length == 0 || even);
+  }
 };
+
+// Whether there are constant weights (input 1) that match the attributes. Nothing has been checked
+// yet; the checks of the first call refuse others.
+bool constant_weights(const PrepareContext& context);
 
 }  // namespace myops::deform

@@ -77,7 +77,7 @@ class PackedWeights {
     for (int64_t chunk = 0; chunk < chunks_.count(); ++chunk) {
       begins_.push_back(size_);
       for_each_part(chunk, [&](const Term<T>&, const Share& share, const Range& taps) {
-        size_ += packed_forward<A>(conv_, share, taps.count());
+        size_ += packed_forward<T>(conv_, share, taps.count());
       });
     }
   }
@@ -86,11 +86,11 @@ class PackedWeights {
   const OutputChunks& chunks() const { return chunks_; }
   int64_t begin(int64_t chunk) const { return begins_[static_cast<size_t>(chunk)]; }
 
-  void pack(A* out) const {
+  void pack(Sample<T>* out) const {
     for (int64_t chunk = 0; chunk < chunks_.count(); ++chunk) {
       for_each_part(chunk, [&](const Term<T>& term, const Share& share, const Range& taps) {
         term.filters.pack_forward(share, taps, out);
-        out += packed_forward<A>(conv_, share, taps.count());
+        out += packed_forward<T>(conv_, share, taps.count());
       });
     }
   }
@@ -120,6 +120,7 @@ template <class T>
 class Convolution {
  public:
   using A = Accumulate<T>;
+  using S = Sample<T>;
 
   Convolution(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
               const std::vector<Term<T>>& terms, const Tensor& bias, const Tensor& out)
@@ -130,18 +131,18 @@ class Convolution {
         bias_(bias),
         out_(out),
         weights_(conv, terms),
-        shared_(static_cast<size_t>(weights_.size()) * sizeof(A) <= kSharedBytes),
+        shared_(static_cast<size_t>(weights_.size()) * sizeof(S) <= kSharedBytes),
         tiling_(conv, Blocking(conv).tile_pixels<A>(conv, weights_.chunks().longest(),
                                                     shared_ ? 256 : 512)) {}
 
   // `prepared`: the packed weights, or null. Without them, weights that fit the shared buffers are
   // packed once per call, and larger ones by each task; in the second case tiles have more pixels,
   // so that the packing takes a smaller part of the time.
-  void run(const A* prepared = nullptr) const {
+  void run(const S* prepared = nullptr) const {
     const bool own = shared_ && prepared == nullptr;
-    const Buffer<A> packed(context_, own ? weights_.size() : 0);
+    const Buffer<S> packed(context_, own ? weights_.size() : 0);
     if (own) weights_.pack(packed.get());
-    const A* weights = own ? packed.get() : prepared;
+    const S* weights = own ? packed.get() : prepared;
     const int64_t chunks = weights_.chunks().count(), tiles = tiling_.count();
     if (context_.reports()) report(prepared != nullptr);
     Pool<Worker> workers;
@@ -157,6 +158,8 @@ class Convolution {
   }
 
  private:
+  static constexpr bool kPairs = kFactorSamples<T> > 1;  // never depthwise
+
   void report(bool prepared) const {
     const Blocking blocking(conv_);
     const std::string blocks = str("blocks of ", blocking.taps, " taps and ", blocking.channels,
@@ -164,20 +167,22 @@ class Convolution {
     if (conv_.depthwise()) {
       context_.report("depthwise", "Y", str("one filter for each channel; ", blocks));
     } else {
-      context_.report("columns_product", "Y", str("sums over channels; ", blocks));
+      context_.report(kPairs ? "bfloat16_product" : "columns_product", "Y",
+                      str("sums over channels; ", blocks));
     }
     context_.report(prepared  ? "packed_with_model"
                     : shared_ ? "packed_once"
                               : "packed_by_task",
                     "W",
-                    str(static_cast<size_t>(weights_.size()) * sizeof(A), " bytes, ",
+                    str(static_cast<size_t>(weights_.size()) * sizeof(S), " bytes, ",
                         prepared  ? "constant"
                         : shared_ ? "fit the shared buffer"
                                   : "more than the shared buffer"));
   }
 
   struct Worker {
-    Buffer<A> sums, packed;
+    Buffer<A> sums;
+    Buffer<S> packed;
     Columns<T> columns;
   };
   // `packs`: the worker packs weights for itself.
@@ -185,9 +190,10 @@ class Convolution {
     const Blocking blocking(conv_);
     const int64_t outputs = weights_.chunks().longest();
     const int64_t widest = round_up(std::min(outputs, conv_.group_outputs()), kPanel<A>);
-    return {Buffer<A>(context_, tiling_.pixels() * sums_row({0, outputs}) + kLanes<A>),
-            Buffer<A>(context_, packs ? widest * blocking.taps * blocking.channels : 0),
-            Columns<T>(context_, conv_, inputs_, blocking, tiling_.pixels(), kColumns<A>)};
+    return {
+        Buffer<A>(context_, tiling_.pixels() * sums_row({0, outputs}) + kLanes<A>),
+        Buffer<S>(context_, packs ? widest * depth_of<T>(blocking.taps * blocking.channels) : 0),
+        Columns<T>(context_, conv_, inputs_, blocking, tiling_.pixels(), kColumns<S>)};
   }
   // Elements from the sums of one pixel to those of the next. If no other group follows, they are
   // rounded up to halves of vectors, so that products have no incomplete block.
@@ -195,10 +201,10 @@ class Convolution {
     const bool alone = conv_.groups == 1 && !conv_.depthwise();
     return alone ? round_up(outputs.count(), kHalf<A>) : outputs.count();
   }
-  void run_tile(Worker& worker, const Tile& tile, const Range& outputs, const A* packed) const;
+  void run_tile(Worker& worker, const Tile& tile, const Range& outputs, const S* packed) const;
   void start(const Range& outputs, int64_t pixels, A* sums) const;
   void multiply_block(const Range& taps, const Range& block, const Range& outputs, int64_t pixels,
-                      const A* sampled, const A* weights, A* sums) const;
+                      const S* sampled, const S* weights, A* sums) const;
   void write(const Tile& tile, const Range& outputs, const A* sums) const;
 
   const KernelContext& context_;
@@ -214,9 +220,10 @@ class Convolution {
 
 template <class T>
 void Convolution<T>::run_tile(Worker& worker, const Tile& tile, const Range& outputs,
-                              const A* packed) const {
+                              const S* packed) const {
   Columns<T>& columns = worker.columns;
-  A *const sums = worker.sums.get(), *const own = worker.packed.get();
+  A* const sums = worker.sums.get();
+  S* const own = worker.packed.get();
   const int64_t sums_row = this->sums_row(outputs);
   start(outputs, tile.pixels(), sums);
   const Range all = channels_for(conv_, outputs);
@@ -227,11 +234,11 @@ void Convolution<T>::run_tile(Worker& worker, const Tile& tile, const Range& out
   };
   for_each_block(conv_, all, on_taps, [&](const Range& taps, const Range& block) {
     for (const Term<T>& term : terms_) {
-      const A* weights = packed;
+      const S* weights = packed;
       int64_t size = 0;
       for_each_share(conv_, block, outputs, [&](const Share& share) {
         if (!packed) term.filters.pack_forward(share, taps, own + size);
-        size += packed_forward<A>(conv_, share, taps.count());
+        size += packed_forward<T>(conv_, share, taps.count());
       });
       if (packed) {
         packed += size;
@@ -239,17 +246,19 @@ void Convolution<T>::run_tile(Worker& worker, const Tile& tile, const Range& out
         weights = own;
       }
       columns.in_parts(block, end, [&](const Range& part) {
-        if (conv_.depthwise() && term.column == Column::Value && columns.held()) {
-          const Taps<T>& at = columns.taps();
-          A* to = sums + part.first * sums_row + block.first - outputs.first;
-          add_depthwise(Strip<A>{columns.window(block.first), at.index(), at.values(), at.plane(),
-                                 at.stride(), taps.count(), block.count(), weights},
-                        part, to, sums_row);
-          return;
+        if constexpr (!kPairs) {
+          if (conv_.depthwise() && term.column == Column::Value && columns.held()) {
+            const Taps<T>& at = columns.taps();
+            A* to = sums + part.first * sums_row + block.first - outputs.first;
+            add_depthwise(Strip<A>{columns.window(block.first), at.index(), at.values(), at.plane(),
+                                   at.stride(), taps.count(), block.count(), weights},
+                          part, to, sums_row);
+            return;
+          }
         }
         for (int64_t first = part.first; first < part.last; first += columns.strip()) {
           const Range strip{first, std::min(first + columns.strip(), part.last)};
-          const A* sampled = columns.sample(term.column, block, strip);
+          const S* sampled = columns.sample(term.column, block, strip);
           A* to = sums + first * sums_row;
           multiply_block(taps, block, outputs, strip.count(), sampled, weights, to);
         }
@@ -275,23 +284,31 @@ void Convolution<T>::start(const Range& outputs, int64_t pixels, A* sums) const 
 
 template <class T>
 void Convolution<T>::multiply_block(const Range& taps, const Range& block, const Range& outputs,
-                                    int64_t pixels, const A* sampled, const A* weights,
+                                    int64_t pixels, const S* sampled, const S* weights,
                                     A* sums) const {
   const int64_t width = block.count(), row = row_of<A>(taps.count(), width);
   const int64_t sums_row = this->sums_row(outputs);
   for_each_share(conv_, block, outputs, [&](const Share& share) {
-    const A* from = sampled + share.channels.first - block.first;
+    const S* from = sampled + share.channels.first - block.first;
     A* to = sums + share.outputs.first - outputs.first;
-    if (conv_.depthwise()) {
-      multiply_depthwise(pixels, taps.count(), share.channels.count(), from, width, row, weights,
-                         to, sums_row);
-    } else {
-      const int64_t depth = taps.count() * share.channels.count();
-      const int64_t columns = conv_.groups == 1 ? sums_row : share.outputs.count();
-      multiply(pixels, columns, columns_of(share, taps.count(), width), MatrixView<A>{from, row},
-               weights, kPanel<A>, depth * kPanel<A>, to, sums_row);
+    if constexpr (!kPairs) {
+      if (conv_.depthwise()) {
+        multiply_depthwise(pixels, taps.count(), share.channels.count(), from, width, row, weights,
+                           to, sums_row);
+        weights += packed_forward<T>(conv_, share, taps.count());
+        return;
+      }
     }
-    weights += packed_forward<A>(conv_, share, taps.count());
+    using F = Factors<T>;
+    constexpr int64_t n = kFactorSamples<T>;
+    const Runs samples = columns_of(share, taps.count(), width);
+    // Several runs have even lengths and steps where factors are pairs; see pairs_match().
+    const Runs depth{samples.count, panels(samples.length, n), samples.step / n};
+    const int64_t columns = conv_.groups == 1 ? sums_row : share.outputs.count();
+    multiply(pixels, columns, depth, MatrixView<F>{reinterpret_cast<const F*>(from), row / n},
+             reinterpret_cast<const F*>(weights), kPanel<A>, depth.count * depth.length * kPanel<A>,
+             to, sums_row);
+    weights += packed_forward<T>(conv_, share, taps.count());
   });
 }
 

@@ -1,7 +1,9 @@
 // deform_conv2d: convolution at learned positions. The mathematics are in taps.h.
+#include "../../core/kernel_switch.h"
 #include "conv_shape.h"
 #include "cuda/entry.h"
 #include "kernels.h"
+#include "myops/isa/bfloat16_products.h"
 
 namespace myops::deform {
 namespace {
@@ -10,8 +12,33 @@ constexpr InputIndices kSlots{-1, 0, 1, 2, 3, 4};
 
 void shape(ShapeContext& context) { context.set_output(0, check(context, kSlots).output); }
 
-Prepared prepare_chosen(const PrepareContext& context) { return MYOPS_CHOOSE(prepare)(context); }
-void compute(KernelContext& context) { MYOPS_CHOOSE(forward)(context); }
+#if defined(__x86_64__)
+// Depends on weights and attributes alone, so that weights are packed for the kernel that reads
+// them.
+bool bfloat16_product(const Attributes& attributes, const Tensor& W) {
+  return W.dtype == DType::BFloat16 && has_bfloat16_products() &&
+         ConvShape(attributes, W).pairs_match() && kernel_enabled("deform_conv2d.bfloat16_product");
+}
+#endif
+
+Prepared prepare_chosen(const PrepareContext& context) {
+  if (!constant_weights(context)) return nullptr;
+#if defined(__x86_64__)
+  if (bfloat16_product(context.attributes(), context.constant(1))) {
+    return avx512_bf16::prepare(context);
+  }
+#endif
+  return MYOPS_CHOOSE(prepare)(context);
+}
+
+void compute(KernelContext& context) {
+#if defined(__x86_64__)
+  if (bfloat16_product(context.attributes(), context.input(1))) {
+    return avx512_bf16::forward(context);
+  }
+#endif
+  MYOPS_CHOOSE(forward)(context);
+}
 
 }  // namespace
 

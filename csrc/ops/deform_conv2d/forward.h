@@ -6,30 +6,34 @@
 
 namespace myops::deform::MYOPS_ISA {
 
+// Calls body(tag) with the type of this name. The set for products of bfloat16 is chosen for
+// bfloat16 alone.
+template <class Body>
+void dispatch_forward(DType dtype, const Body& body) {
+  if constexpr (kBFloat16Products) {
+    dispatch<BFloat16>(dtype, body);
+  } else {
+    dispatch<Half, BFloat16, float, double>(dtype, body);
+  }
+}
+
 template <class T>
 std::vector<Term<T>> terms_of(const ConvShape& conv, const Tensor& W) {
   return {{Filters<T>(conv, W), Column::Value}};
 }
 
-// Packs constant weights once. Nothing has been checked yet, so weights that do not match the
-// attributes are left to the checks of the first call.
+// Packs constant_weights() once.
 Prepared prepare(const PrepareContext& context) {
   const Tensor& W = context.constant(1);
-  const Attributes& attributes = context.attributes();
-  const int64_t group = attributes.integer("group");
-  const int64_t offset_group = attributes.integer("offset_group");
-  if (!W.present || W.rank() != 4 || W.elements() == 0) return nullptr;
-  if (group < 1 || offset_group < 1 || W.shape[0] % group != 0) return nullptr;
-  if (W.shape[1] * group % offset_group != 0) return nullptr;
+  const ConvShape conv(context.attributes(), W);
   Prepared prepared;
-  dispatch<Half, BFloat16, float, double>(W.dtype, [&](auto tag) {
+  dispatch_forward(W.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using A = Accumulate<T>;
-    const ConvShape conv(attributes, W);
     const std::vector<Term<T>> terms = terms_of<T>(conv, W);
     const PackedWeights<T> weights(conv, terms);
-    const auto memory = std::make_shared<Scratch>(static_cast<size_t>(weights.size()) * sizeof(A));
-    weights.pack(memory->template as<A>());
+    const auto memory =
+        std::make_shared<Scratch>(static_cast<size_t>(weights.size()) * sizeof(Sample<T>));
+    weights.pack(memory->template as<Sample<T>>());
     prepared = memory;
   });
   return prepared;
@@ -46,13 +50,12 @@ void forward_typed(KernelContext& context) {
   const std::vector<Term<T>> terms = terms_of<T>(conv, W);
   const Scratch* prepared = context.prepared<Scratch>();
   Convolution<T>(context, conv, inputs, terms, context.input(3), context.output(0))
-      .run(prepared ? prepared->as<Accumulate<T>>() : nullptr);
+      .run(prepared ? prepared->as<Sample<T>>() : nullptr);
 }
 
 void forward(KernelContext& context) {
-  dispatch<Half, BFloat16, float, double>(context.output(0).dtype, [&](auto tag) {
-    forward_typed<typename decltype(tag)::type>(context);
-  });
+  dispatch_forward(context.output(0).dtype,
+                   [&](auto tag) { forward_typed<typename decltype(tag)::type>(context); });
 }
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -1,6 +1,7 @@
 // The matrix product of this directory. The order of every sum depends on shapes only.
 #pragma once
 
+#include "myops/simd_bfloat16.h"
 #include "myops/simd_integers.h"
 
 namespace myops::deform::MYOPS_ISA {
@@ -37,10 +38,11 @@ struct MatrixView {
   int64_t row, step = 1;
 };
 
-// sum + a b, lane by lane. Integers of 32 bits are those of a dot product of several factors each.
-template <class V>
-MYOPS_INLINE V add_product(const V& a, const V& b, const V& sum) {
-  if constexpr (std::is_same_v<V, Lanes<int32_t, sizeof(V) / sizeof(int32_t)>>) {
+// sum + a b, lane by lane. Factors are numbers of the sums' type, or lanes of 32 bits with several
+// narrow numbers each, of which a dot product is added.
+template <class Factors, class Sums>
+MYOPS_INLINE Sums add_product(const Factors& a, const Factors& b, const Sums& sum) {
+  if constexpr (std::is_same_v<Factors, Lanes<int32_t, sizeof(Factors) / sizeof(int32_t)>>) {
     return add_dot(a, b, sum);
   } else {
     return fma(a, b, sum);
@@ -51,10 +53,12 @@ MYOPS_INLINE V add_product(const V& a, const V& b, const V& sum) {
 enum class Result : uint8_t { Add, Overwrite };
 
 // kRows x kVectors sums of vectors V: out[i][:] (+)= sum over r of left[i][r] * right[r][:].
-template <Result kResult, class V, int kRows, int kVectors, class A>
-inline void multiply_block(const Runs& depth, const MatrixView<A>& left, const A* right,
+template <Result kResult, class V, int kRows, int kVectors, class F, class A>
+inline void multiply_block(const Runs& depth, const MatrixView<F>& left, const F* right,
                            int64_t right_row, A* out, int64_t out_row) {
+  static_assert(sizeof(F) == sizeof(A));
   constexpr int64_t L = sizeof(V) / sizeof(A);
+  using Factors = Lanes<F, L>;
   V sums[kRows][kVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
@@ -62,15 +66,15 @@ inline void multiply_block(const Runs& depth, const MatrixView<A>& left, const A
       sums[i][v] = kResult == Result::Add ? load_as<V>(out + i * out_row + v * L) : V{};
     }
   }
-  const A* from = left.data;
+  const F* from = left.data;
   for (int64_t run = 0; run < depth.count; ++run, from += depth.step) {
-    const A* const end = right + depth.length * right_row;
-    for (const A* at = from; right != end; at += left.step, right += right_row) {
-      V factors[kVectors];
-      for (int v = 0; v < kVectors; ++v) factors[v] = load_as<V>(right + v * L);
+    const F* const end = right + depth.length * right_row;
+    for (const F* at = from; right != end; at += left.step, right += right_row) {
+      Factors factors[kVectors];
+      for (int v = 0; v < kVectors; ++v) factors[v] = load_as<Factors>(right + v * L);
 #pragma GCC unroll 12
       for (int i = 0; i < kRows; ++i) {
-        const V factor = at[i * left.row] - V{};
+        const Factors factor = at[i * left.row] - Factors{};
         for (int v = 0; v < kVectors; ++v) sums[i][v] = add_product(factor, factors[v], sums[i][v]);
       }
     }
@@ -82,9 +86,9 @@ inline void multiply_block(const Runs& depth, const MatrixView<A>& left, const A
 }
 
 // The same for `rows` <= kRows of them.
-template <Result kResult, class V, int kRows, int kVectors, class A>
-inline void multiply_rest(int64_t rows, const Runs& depth, const MatrixView<A>& left,
-                          const A* right, int64_t right_row, A* out, int64_t out_row) {
+template <Result kResult, class V, int kRows, int kVectors, class F, class A>
+inline void multiply_rest(int64_t rows, const Runs& depth, const MatrixView<F>& left,
+                          const F* right, int64_t right_row, A* out, int64_t out_row) {
   if constexpr (kRows > 0) {
     if (rows == kRows) {
       multiply_block<kResult, V, kRows, kVectors>(depth, left, right, right_row, out, out_row);
@@ -95,8 +99,8 @@ inline void multiply_rest(int64_t rows, const Runs& depth, const MatrixView<A>& 
   }
 }
 
-template <Result kResult, class V, int kVectors, class A>
-void multiply_rows(int64_t rows, const Runs& depth, MatrixView<A> left, const A* right,
+template <Result kResult, class V, int kVectors, class F, class A>
+void multiply_rows(int64_t rows, const Runs& depth, MatrixView<F> left, const F* right,
                    int64_t right_row, A* out, int64_t out_row) {
   for (; rows >= kBlockRows; rows -= kBlockRows) {
     multiply_block<kResult, V, kBlockRows, kVectors>(depth, left, right, right_row, out, out_row);
@@ -112,9 +116,9 @@ void multiply_rows(int64_t rows, const Runs& depth, MatrixView<A> left, const A*
 // In `left` the index r follows `depth`. In `right` it advances by `right_row`, and each panel
 // (kPanel columns) begins `right_panel` behind the previous one; `right` is readable to the end of
 // its last panel.
-template <Result kResult = Result::Add, class A>
-void multiply(int64_t rows, int64_t columns, const Runs& depth, const MatrixView<A>& left,
-              const A* right, int64_t right_row, int64_t right_panel, A* out, int64_t out_row) {
+template <Result kResult = Result::Add, class A, class F = A>
+void multiply(int64_t rows, int64_t columns, const Runs& depth, const MatrixView<F>& left,
+              const F* right, int64_t right_row, int64_t right_panel, A* out, int64_t out_row) {
   constexpr int64_t width = kPanel<A>, L = kLanes<A>;
   for (; columns >= width; columns -= width, right += right_panel, out += width) {
     multiply_rows<kResult, Vector<A>, 2>(rows, depth, left, right, right_row, out, out_row);
@@ -136,7 +140,7 @@ void multiply(int64_t rows, int64_t columns, const Runs& depth, const MatrixView
     for (int64_t i = 0; i < count; ++i) {
       std::copy_n(out + (row + i) * out_row, columns, edge + i * L);
     }
-    const MatrixView<A> part{left.data + row * left.row, left.row, left.step};
+    const MatrixView<F> part{left.data + row * left.row, left.row, left.step};
     if (columns < kHalf<A>) {
       multiply_rows<kResult, Half, 1>(count, depth, part, right, right_row, edge, L);
     } else {

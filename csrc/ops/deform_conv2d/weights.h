@@ -74,33 +74,35 @@ class Filters {
   explicit operator bool() const { return static_cast<bool>(view_); }
 
   // For the forward product, sum over (tap, channel): panels of outputs, each
-  // [tap][channel][kPanel]. Depthwise: [tap][channel].
-  void pack_forward(const Share& share, const Range& taps, A* out) const {
-    if (depthwise_) return pack_depthwise(share, taps, out);
-    const int64_t depth = taps.count() * share.channels.count();
-    for (int64_t o = share.outputs.first; o < share.outputs.last; o += kPanel<A>) {
+  // [tap][channel][kPanel], or [factor][kPanel][sample] where a factor has several samples.
+  // Depthwise: [tap][channel].
+  void pack_forward(const Share& share, const Range& taps, Sample<T>* out) const {
+    if constexpr (kFactorSamples<T> == 1) {
+      if (depthwise_) return pack_depthwise(share, taps, out);
+    }
+    const int64_t size = depth_of<T>(taps.count() * share.channels.count()) * kPanel<A>;
+    for (int64_t o = share.outputs.first; o < share.outputs.last; o += kPanel<A>, out += size) {
       const int64_t lanes = std::min(kPanel<A>, share.outputs.last - o);
+      if (lanes < kPanel<A> || kFactorSamples<T> > 1) std::fill_n(out, size, Sample<T>{});
       const bool vectors = lanes == kPanel<A> && taps.count() == taps_ && view_.step[3] == 1 &&
                            view_.step[2] == kernel_width_ && view_.step[1] == taps_;
       if (vectors) {
         pack_lines(at(o, share.channels.first, 0), share.channels.count(), out);
         pack_lines(at(o + kLanes<A>, share.channels.first, 0), share.channels.count(),
-                   out + kLanes<A>);
-        out += depth * kPanel<A>;
+                   out + kLanes<A> * kFactorSamples<T>);
         continue;
       }
-      if (lanes < kPanel<A>) std::fill_n(out, depth * kPanel<A>, A{});
-      A* to = out;
+      int64_t r = 0;
       for (int64_t k = taps.first; k < taps.last; ++k) {
         const T* from = at(o, share.channels.first, k);
-        for (int64_t c = 0; c < share.channels.count(); ++c, to += kPanel<A>) {
+        for (int64_t c = 0; c < share.channels.count(); ++c, ++r) {
           const T* column = from + c * view_.step[1];
+          Sample<T>* to = out + place_of(r);
           for (int64_t lane = 0; lane < lanes; ++lane) {
-            to[lane] = static_cast<A>(column[lane * view_.step[0]]);
+            to[lane * kFactorSamples<T>] = static_cast<Sample<T>>(column[lane * view_.step[0]]);
           }
         }
       }
-      out += depth * kPanel<A>;
     }
   }
 
@@ -140,17 +142,22 @@ class Filters {
   const T* at(int64_t output, int64_t channel, int64_t tap) const {
     return view_.at(output, channel % group_channels_, tap / kernel_width_, tap % kernel_width_);
   }
+  // Where the weights of (tap, channel) number r begin in a panel.
+  static int64_t place_of(int64_t r) {
+    constexpr int64_t n = kFactorSamples<T>;
+    return r / n * n * kPanel<A> + r % n;
+  }
   // Packs kLanes outputs whose filters are contiguous, [channel][tap], by transposing them.
-  void pack_lines(const T* from, int64_t channels, A* out) const {
+  void pack_lines(const T* from, int64_t channels, Sample<T>* out) const {
     constexpr int64_t L = kLanes<A>;
     int64_t c = 0, k = 0;  // of the next column of the line
     const auto next = [&] {
-      A* to = out + (k * channels + c) * kPanel<A>;
+      const int64_t r = k * channels + c;
       if (++k == taps_) {
         k = 0;
         ++c;
       }
-      return to;
+      return r;
     };
     int64_t column = 0;
     for (; column + L <= channels * taps_; column += L) {
@@ -159,13 +166,24 @@ class Filters {
         square[lane] = load_wide<A>(from + lane * view_.step[0] + column);
       }
       transpose<A, L>(square);
-      for (int64_t lane = 0; lane < L; ++lane) store(next(), square[lane]);
+      for (int64_t lane = 0; lane < L; ++lane) store_column(square[lane], next(), out);
     }
     for (; column < channels * taps_; ++column) {
-      A* to = next();
+      Sample<T>* to = out + place_of(next());
       for (int64_t lane = 0; lane < L; ++lane) {
-        to[lane] = static_cast<A>(from[lane * view_.step[0] + column]);
+        to[lane * kFactorSamples<T>] = static_cast<Sample<T>>(from[lane * view_.step[0] + column]);
       }
+    }
+  }
+  // Of a pair, the other one stays as it is.
+  static void store_column(const Vector<A>& weights, int64_t r, Sample<T>* out) {
+    if constexpr (kFactorSamples<T> == 1) {
+      store(out + place_of(r), weights);
+    } else {
+      using Pairs = Lanes<uint32_t, kLanes<A>>;
+      Sample<T>* to = out + place_of(r / 2 * 2);
+      const Pairs upper = (Pairs)weights;  // bfloat16 in float has zeros behind it
+      store(to, load_as<Pairs>(to) | (r % 2 != 0 ? upper : upper >> 16));
     }
   }
 
@@ -183,10 +201,11 @@ class Filters {
 };
 
 // Elements that pack_forward writes.
-template <class A>
+template <class T>
 int64_t packed_forward(const ConvShape& conv, const Share& share, int64_t taps) {
+  using A = Accumulate<T>;
   if (conv.depthwise()) return taps * share.channels.count();
-  return panels(share.outputs.count(), kPanel<A>) * kPanel<A> * taps * share.channels.count();
+  return round_up(share.outputs.count(), kPanel<A>) * depth_of<T>(taps * share.channels.count());
 }
 
 }  // namespace myops::deform::MYOPS_ISA

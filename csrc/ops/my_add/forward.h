@@ -48,7 +48,7 @@ struct Pairs {
 
 // Two operands without gaps.
 template <class T>
-void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
+MYOPS_INLINE void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
   using Wide = Accumulate<T>;
   constexpr int64_t L = kLanes<Wide>;
   int64_t i = 0;
@@ -93,13 +93,17 @@ void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
     add(i + 3 * L);
   }
   for (; i + L <= count; i += L) add(i);
+  if (i < count && count >= L && c != a && c != b) {
+    add(count - L);  // some elements a second time: quicker than the rest one by one
+    return;
+  }
   for (; i < count; ++i) c[i] = twice_plus(a[i], b[i]);
 }
 
 // One operand without gaps, and one element of the other; `double_other` where that element is of
 // b.
 template <class T>
-void run_repeated(T element, bool double_other, const T* other, T* c, int64_t count) {
+MYOPS_INLINE void run_repeated(T element, bool double_other, const T* other, T* c, int64_t count) {
   int64_t i = 0;
   if constexpr (!std::is_integral_v<T>) {  // compilers make vectors of the loops below for integers
     using Wide = Accumulate<T>;
@@ -113,9 +117,20 @@ void run_repeated(T element, bool double_other, const T* other, T* c, int64_t co
         ((double_other ? x + x : x) + both).store(c + i);
       }
     }
-    for (; i + L <= count; i += L) {
-      const Vector<Wide> x = load_wide<Wide>(other + i);
-      store_narrow<Wide>(c + i, (double_other ? x + x : x) + fixed);
+    const auto add = [&](int64_t at) MYOPS_INLINED {
+      const Vector<Wide> x = load_wide<Wide>(other + at);
+      store_narrow<Wide>(c + at, (double_other ? x + x : x) + fixed);
+    };
+    for (; i + 4 * L <= count; i += 4 * L) {
+      add(i);
+      add(i + L);
+      add(i + 2 * L);
+      add(i + 3 * L);
+    }
+    for (; i + L <= count; i += L) add(i);
+    if (i < count && count >= L && c != other) {
+      add(count - L);  // as in run_whole()
+      return;
     }
   }
   if (double_other) {
@@ -141,17 +156,21 @@ inline Loop loop_for(int64_t a, int64_t b) {
   return Loop::Strided;
 }
 
+// `rows` rows of `count` elements; `outer` and `inner` have the steps from row to row and in a row.
 template <class T>
-void run_row(Loop loop, const Axis& inner, const T* a, const T* b, T* c, int64_t count,
-             Stores stores) {
+void run_block(Loop loop, const Axis& outer, const Axis& inner, const T* a, const T* b, T* c,
+               int64_t rows, int64_t count, Stores stores) {
+  const auto each = [&](const auto& run) MYOPS_INLINED {
+    for (; rows > 0; --rows, a += outer.a, b += outer.b, c += outer.c) run();
+  };
   if (loop == Loop::Contiguous) {
-    run_whole(a, b, c, count, stores);
+    each([&]() MYOPS_INLINED { run_whole(a, b, c, count, stores); });
   } else if (loop == Loop::RepeatedB) {
-    run_repeated(*b, true, a, c, count);
+    each([&]() MYOPS_INLINED { run_repeated(*b, true, a, c, count); });
   } else if (loop == Loop::RepeatedA) {
-    run_repeated(*a, false, b, c, count);
+    each([&]() MYOPS_INLINED { run_repeated(*a, false, b, c, count); });
   } else {
-    run_strided(inner.a, inner.b, a, b, c, count);
+    each([&]() MYOPS_INLINED { run_strided(inner.a, inner.b, a, b, c, count); });
   }
 }
 
@@ -164,18 +183,19 @@ struct Call {
   Stores stores;
 
   Place<T> place(int64_t element) const { return Place<T>(axes, a, b, c, element); }
+  Axis outer() const { return axes.size() > 1 ? axes[axes.size() - 2] : Axis{1, 0, 0, 0}; }
 };
 
-// Row by row.
+// Rows where they lie.
 template <class T>
 void run_rows(const Call<T>& call, int64_t begin, int64_t end) {
   const Axis& inner = call.axes.back();
   const Loop loop = loop_for(inner.a, inner.b);
   for (Place<T> at = call.place(begin); begin < end;) {
-    const int64_t count = std::min(inner.length - at.column, end - begin);
-    run_row(loop, inner, at.a, at.b, at.c, count, call.stores);
-    begin += count;
-    at.advance(1, count);
+    const Block block = at.block(end - begin);
+    run_block(loop, call.outer(), inner, at.a, at.b, at.c, block.rows, block.columns, call.stores);
+    begin += block.rows * block.columns;
+    at.advance(block.rows, block.columns);
   }
 }
 
@@ -187,7 +207,7 @@ inline constexpr int64_t kCopied = kCopiedBytes / static_cast<int64_t>(sizeof(T)
 template <class T>
 void run_packed(const Call<T>& call, int64_t begin, int64_t end) {
   const Axis inner = call.axes.back();
-  const Axis outer = call.axes.size() > 1 ? call.axes[call.axes.size() - 2] : Axis{1, 0, 0, 0};
+  const Axis outer = call.outer();
   const bool a_lies_so = lies_as_result(call.axes, &Axis::a);
   const bool b_lies_so = lies_as_result(call.axes, &Axis::b);
   const bool a_is_row = is_one_row(call.axes, &Axis::a);
@@ -202,10 +222,7 @@ void run_packed(const Call<T>& call, int64_t begin, int64_t end) {
     const T* b = b_lies_so ? at.b : b_copy;
     T* c = at.c;
     for (int64_t done = 0; done < count;) {
-      const bool whole_rows = at.column == 0 && count - done >= inner.length;
-      const int64_t rows = whole_rows ? std::min(at.rows(), (count - done) / inner.length) : 1;
-      const int64_t columns =
-          whole_rows ? inner.length : std::min(inner.length - at.column, count - done);
+      const auto [rows, columns] = at.block(count - done);
       if (copies_a) pack(at.a, outer.a, inner.a, rows, columns, a_copy + done);
       if (copies_b) pack(at.b, outer.b, inner.b, rows, columns, b_copy + done);
       done += rows * columns;
@@ -249,7 +266,7 @@ void run_tiles(const Call<T>& call, const Tiles& tiles, int64_t begin, int64_t e
   const auto is_copied = [](int64_t step) { return step != 0 && step != 1; };
   const bool a_copied = is_copied(inner.a), b_copied = is_copied(inner.b);
   const Loop loop = loop_for(a_copied ? 1 : inner.a, b_copied ? 1 : inner.b);
-  const Axis steps{0, a_copied ? 1 : inner.a, b_copied ? 1 : inner.b, 1};
+  const Axis in_row{0, a_copied ? 1 : inner.a, b_copied ? 1 : inner.b, 1};
   alignas(64) T a_copy[kCopied<T> + kSlack<T>], b_copy[kCopied<T> + kSlack<T>];
   for (Place<T> at(tiles.axes, call.a, call.b, call.c, begin); begin < end; ++begin) {
     const T *a = at.a, *b = at.b;
@@ -257,11 +274,9 @@ void run_tiles(const Call<T>& call, const Tiles& tiles, int64_t begin, int64_t e
     const int64_t columns = std::min(tiles.columns, inner.length - at.column * tiles.columns);
     if (a_copied) pack(a, across.a, inner.a, rows, columns, a_copy);
     if (b_copied) pack(b, across.b, inner.b, rows, columns, b_copy);
-    for (int64_t row = 0; row < rows; ++row) {
-      run_row(loop, steps, a_copied ? a_copy + row * columns : a + row * across.a,
-              b_copied ? b_copy + row * columns : b + row * across.b, at.c + row * across.c,
+    const Axis steps{0, a_copied ? columns : across.a, b_copied ? columns : across.b, across.c};
+    run_block(loop, steps, in_row, a_copied ? a_copy : a, b_copied ? b_copy : b, at.c, rows,
               columns, Stores::Plain);
-    }
     at.advance(1, 1);
   }
 }
@@ -280,17 +295,20 @@ inline size_t axis_across(const Axes& axes) {
   return axes.size();
 }
 
-// Below them the calls for each row take longer than copies; a row that all others repeat is copied
+// Rows of fewer bytes are copied many at a time, because a loop for each takes longer. Where the
+// one operand is a row that all others repeat, and the other lies as the result, this row is copied
 // once.
-constexpr int64_t kShortRow = 64, kShortRepeatedRow = 512;
+constexpr int64_t kShortRow = 64, kShortRepeatedRow = 192;
 
-inline bool rows_are_packed(const Axes& axes) {
+inline bool rows_are_packed(const Axes& axes, size_t element_size) {
   if (!kernel_enabled("my_add.packed")) return false;
   const Axis& inner = axes.back();
   const bool loops = (inner.a == 0 || inner.a == 1) && (inner.b == 0 || inner.b == 1);
-  const bool repeated =
-      (inner.a == 1 && is_one_row(axes, &Axis::a)) || (inner.b == 1 && is_one_row(axes, &Axis::b));
-  return !loops || (axes.size() > 1 && inner.length < (repeated ? kShortRepeatedRow : kShortRow));
+  if (!loops || axes.size() == 1) return !loops;
+  const bool repeated = (is_one_row(axes, &Axis::a) && lies_as_result(axes, &Axis::b)) ||
+                        (is_one_row(axes, &Axis::b) && lies_as_result(axes, &Axis::a));
+  return inner.length * static_cast<int64_t>(element_size) <
+         (repeated ? kShortRepeatedRow : kShortRow);
 }
 
 inline void report(const KernelContext& context, const Axes& axes, const char* kernel,
@@ -335,7 +353,7 @@ void compute_typed(KernelContext& context) {
                          [&](int64_t begin, int64_t end) { run_tiles(call, tiles, begin, end); });
     return;
   }
-  const bool packed = rows_are_packed(call.axes);
+  const bool packed = rows_are_packed(call.axes, sizeof(T));
   if (context.reports()) {
     constexpr const char* loops[] = {"contiguous", "repeated_a", "repeated_b", "strided"};
     const auto loop = static_cast<size_t>(loop_for(inner.a, inner.b));

@@ -64,6 +64,10 @@ inline bool is_one_row(const Axes& axes, int64_t Axis::* step) {
                      [&](const Axis& axis) { return axis.*step == 0; });
 }
 
+struct Block {
+  int64_t rows, columns;
+};
+
 // A place in the loop nest: an element of the result, and what belongs to it of the operands.
 // Counts, because divisions cost more than short rows.
 template <class T>
@@ -78,14 +82,20 @@ class Place {
     column = index_.back();
   }
 
-  // The number in the axis outside of the innermost one, and how many rows are left there.
+  // The number in the axis outside of the innermost one.
   int64_t row() const { return axes_.size() > 1 ? index_[axes_.size() - 2] : 0; }
-  int64_t rows() const {
-    return axes_.size() > 1 ? axes_[axes_.size() - 2].length - index_[axes_.size() - 2] : 1;
+
+  // What follows, of at most `most` elements: whole rows of that axis or, if there is none, a part
+  // of a row.
+  Block block(int64_t most) const {
+    const int64_t length = axes_.back().length;
+    if (column != 0 || most < length) return {1, std::min(length - column, most)};
+    const int64_t rows =
+        axes_.size() > 1 ? axes_[axes_.size() - 2].length - index_[axes_.size() - 2] : 1;
+    return {std::min(rows, most / length), length};
   }
 
-  // Over `columns` elements of a row or, where they are the whole row, over `rows` rows, not more
-  // than rows().
+  // Over a block.
   void advance(int64_t rows, int64_t columns) {
     const Axis& inner = axes_.back();
     move(inner, columns);

@@ -52,7 +52,7 @@ void transpose_block(const T* from, int64_t step, int64_t rows, int64_t columns,
   constexpr int64_t L = sizeof(T) == 2 ? kQuad<Bits<T>> : kLanes<Bits<T>>;
   using Row = Lanes<Bits<T>, L>;
   int64_t row = 0;
-  for (; row + L <= rows; row += L) {
+  for (; columns >= L && row + L <= rows; row += L) {
     int64_t i = 0;
     for (; i + L <= columns; i += L) {
       Row square[L];
@@ -86,9 +86,15 @@ void pack(const T* from, int64_t row_step, int64_t step, int64_t rows, int64_t c
     }
   } else if (row_step == 1 && rows > 1) {
     transpose_block(from, step, rows, columns, to);
-  } else {
+  } else if (rows < columns) {
     for (int64_t row = 0; row < rows; ++row, to += columns) {
       for (int64_t i = 0; i < columns; ++i) to[i] = from[row * row_step + i * step];
+    }
+  } else {
+    for (int64_t i = 0; i < columns; ++i) {
+      for (int64_t row = 0; row < rows; ++row) {
+        to[row * columns + i] = from[row * row_step + i * step];
+      }
     }
   }
 }

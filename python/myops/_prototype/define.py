@@ -217,7 +217,7 @@ def _register(info: OpInfo) -> None:
         except RuntimeError as error:
             raise ValueError(
                 f"prototype {info.name}: schema: got {info.namespace}::{schema}, expected one that "
-                "torch takes and no other library has"
+                "torch accepts, of a name that no other library has registered"
             ) from error
         overload = f"{info.name}.values" if values else info.name
         library.impl(overload, call.kernel(info), "CPU")
@@ -270,7 +270,7 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
     expect(whole_number, "since_version", version, "a whole number from 1 to 1000")
     for what, given in (("domain", domain), ("namespace", namespace)):
         free = not _numpy.taken_by(given)
-        expect(free, what, given, "one that belongs to nobody else")
+        expect(free, what, given, "a name that no other library uses")
     node = description["onnx_type"]
     expect(not node or re.fullmatch(identifier, node), "onnx_type", node, "an identifier")
     policy = description["autocast"]

@@ -178,7 +178,7 @@ class Calls:
             elif found[place].shape[:1] != (1,):
                 raise ValueError(
                     f"output {item.name!r}: got shape {list(found[place].shape)} for one row, "
-                    f"expected length 1 on axis 0; say whole={item.name!r} where axis 0 of this "
+                    f"expected length 1 on axis 0; pass whole={item.name!r} where axis 0 of this "
                     "output does not count rows"
                 )
         return found
@@ -190,7 +190,7 @@ class Calls:
                      for name, item in feeds.items()}  # fmt: skip
         found = self._call(session, feeds)
         if any(item.shape[:1] != (max(count, self.recipe.fixed),) for item in found):
-            raise ValueError("an output does not have its rows on axis 0")
+            raise ValueError("output: got another length on axis 0 than the batch has rows")
         self.largest = max(self.largest, count)
         return [item[:count] for item in found]
 

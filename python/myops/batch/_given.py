@@ -61,7 +61,7 @@ def settings(
 
 
 def check_words(**words: Any) -> None:
-    """Raises ValueError for words that nobody knows, and for numbers that are none or too small."""
+    """Raises ValueError for unknown words, and for numbers that are none or too small."""
     known = {"format": ("", *FORMATS), "engine": ("local", "ray"), "rows": ("", "axis0", "file")}
     for name, value in words.items():
         if name not in known and value is not None and type(value) is not int:
@@ -172,6 +172,6 @@ def check_pixels(format: str, recipe: Recipe, session: Any) -> None:
             said.output_range or said.range
         ):
             raise ValueError(
-                f"output {item.name!r}: got floats, which do not say what black and white are; say "
-                "output_range=, such as 0..1, 0..255 or -1..1"
+                f"output {item.name!r}: got floats, which do not say what black and white are; "
+                "pass output_range=, such as 0..1, 0..255 or -1..1"
             )

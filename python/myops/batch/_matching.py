@@ -56,7 +56,9 @@ def recipe_of(
     if not any(map(_sources.is_table, first.values())):
         if columns or rows:
             word = "columns" if columns else "rows"
-            raise ValueError(f"{word}: got it for files of pictures, which have no columns")
+            raise ValueError(
+                f"{word}: got a value for files of pictures, expected none: they have no columns"
+            )
         found = [_recipe.of_files(item, item.name, settings) for item in needed]
         return _finished(tuple(found), constants, settings), False
     if "" not in first:
@@ -94,7 +96,9 @@ def recipe_of(
             )
             return _finished(inputs, constants, settings), False
         if True in alone:
-            raise ValueError(f"{path}: some arrays are one row and some have many; say rows=")
+            raise ValueError(
+                f"{path}: some arrays are one row and some have many; pass rows=axis0 or rows=file"
+            )
     found = []
     for item in needed:
         column = wanted[item.name]

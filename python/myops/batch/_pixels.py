@@ -101,7 +101,7 @@ def layout_of(name: str, shape: Sequence[Any] | None, dtype: str, said: Settings
     if channels not in MODES:
         raise ValueError(
             f"{name}: got {fixed or 'an open number of'} channels, expected 1 (grey), 3 (RGB) or "
-            "4 (RGBA); say which with channels=" if not fixed else
+            "4 (RGBA); pass the number with channels=" if not fixed else
             f"{name}: got {fixed} channels, expected 1 (grey), 3 (RGB) or 4 (RGBA)"
         )  # fmt: skip
     return Layout(axes, channels, place["h"], place["w"], dtype)
@@ -122,7 +122,7 @@ def _axes(name: str, shape: Sequence[Any] | None, lengths: Sequence[int | None])
         what = "could be the channels" if first else "has the length of channels (1, 3 or 4)"
         raise ValueError(
             f"{name}: got shape {list(shape)}, where axis {rank - 3} {'and' if first else 'nor'} "
-            f"axis {rank - 1} {what}; say layout={'nchw' if rank == 4 else 'chw'} or "
+            f"axis {rank - 1} {what}; pass layout={'nchw' if rank == 4 else 'chw'} or "
             f"layout={'nhwc' if rank == 4 else 'hwc'}"
         )
     return ("n" if rank == 4 else "") + ("chw" if first else "hwc")
@@ -132,7 +132,7 @@ def check_range(name: str, layout: Layout, given: tuple[float, float] | None, op
     """Raises ValueError if pixels are floats and no range was given."""
     if layout.dtype in _FLOATS and given is None:
         raise ValueError(
-            f"{name}: got {layout.dtype}, which does not say what black and white are; say "
+            f"{name}: got {layout.dtype}, which does not say what black and white are; pass "
             f"{option}=, such as 0..1, 0..255 or -1..1"
         )
 
@@ -151,7 +151,8 @@ def decode(data: bytes, layout: Layout, said: Settings) -> np.ndarray:
         if not said.resize:
             raise ValueError(
                 f"got a picture of {image.width} x {image.height}, expected "
-                f"{layout.width or 'any width'} x {layout.height or 'any height'}; resize= scales"
+                f"{layout.width or 'any width'} x {layout.height or 'any height'}; "
+                "pass resize= to scale pictures"
             )
         target = (layout.width or image.width, layout.height or image.height)
         image = image.resize(target, getattr(pillow().Image.Resampling, said.resize.upper()))
@@ -180,7 +181,7 @@ def _opened(data: bytes) -> Any:
             "fewer (PIL.Image.MAX_IMAGE_PIXELS is half of this limit)"
         ) from None
     except package.UnidentifiedImageError:
-        raise ValueError("got something that is no picture") from None
+        raise ValueError("got a file that is not a picture") from None
     except ValueError:
         raise
     except Exception as error:  # Pillow's readers raise SyntaxError, struct.error and others
@@ -198,7 +199,7 @@ def _pixels(image: Any, channels: int) -> tuple[np.ndarray, int]:
         parts = {1: [grey], 3: [grey] * 3, 4: [grey] * 3 + [np.full_like(grey, 65535)]}
         return np.concatenate(parts[channels], axis=2), 65535
     if image.mode == "F":
-        raise ValueError("got a picture of floats, whose range nobody knows; expected integers")
+        raise ValueError("got a picture of floats, whose range is unknown, expected integers")
     if image.mode == "P":  # its colours may have an alpha
         image = image.convert("RGBA" if "transparency" in image.info else "RGB")
     mode = MODES[channels]

@@ -69,7 +69,7 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
 
         value = r"(\[[^\]]*\]|\([^)]*\)|\"[^\"]*\"|'[^']*'|[\w.]+)"
         text = re.sub(rf"(?<![\w.]){name}={value}", typed, text)
-        # "say range=, such as 0..1"
+        # "pass range=, such as 0..1"
         text = re.sub(rf"(?<![\w.]){name}=(?=[,;.]?(?:\s|$))", option, text)
         text = re.sub(rf"(?<![\w.-]){name}(?=[:,] )", option, text)
     return text

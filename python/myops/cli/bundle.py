@@ -50,7 +50,7 @@ def bundle(
 ) -> None:  # fmt: skip
     """Make a folder with a model, the libraries that it needs, and loaders for Python and C++.
 
-    The folder runs where no myops is installed. Each library's version and hash is recorded in the
+    The folder runs where myops is not installed. Each library's version and hash is recorded in the
     model; the loaders, and myops.ort.session, compare them.
 
     Example: myops bundle model.onnx -o deploy

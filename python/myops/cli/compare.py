@@ -65,7 +65,7 @@ def compare(
         ),
     ] = None,
     against: Annotated[
-        str | None, typer.Option(help="Who runs the second file. Default: as the first.")
+        str | None, typer.Option(help="The backend of the second file. Default: that of the first.")
     ] = None,
     input: _inputs.Input = None,
     shape: _inputs.Shape = None,

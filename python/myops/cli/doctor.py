@@ -31,13 +31,13 @@ def doctor(
     dim: _inputs.Dim = None,
     provider: Annotated[
         list[str] | None,
-        typer.Option(help="Execution provider to ask for, most wanted first. Default: the CPU.",
+        typer.Option(help="Execution provider to request, in order of preference. Default: CPU.",
                      metavar="NAME"),
     ] = None,
     no_myops: Annotated[
         bool,
-        typer.Option("--no-myops", help="Do not load the library of myops: the model as an ONNX "
-                     "Runtime sees it that has never heard of myops."),
+        typer.Option("--no-myops", help="Do not load the library of myops: what an ONNX Runtime "
+                     "without myops does with the model."),
     ] = False,
     json: _graphs.Json = False,
 ) -> None:  # fmt: skip

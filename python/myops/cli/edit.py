@@ -48,8 +48,8 @@ def edit(
     """Change names, attributes, op types and dimensions of a model.
 
     Each option may be given several times. The result is checked and its shapes are inferred
-    anew; if anything is wrong, no file is written. A node without a name goes by the name of one
-    of its outputs.
+    anew; if anything is wrong, no file is written. A node without a name is called by one of its
+    outputs.
 
     Example: myops edit linear.onnx out.onnx --op-type add=Sub --dim x:0=batch
 

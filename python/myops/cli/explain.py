@@ -27,15 +27,15 @@ def explain(
     ] = None,
     no_myops: Annotated[
         bool,
-        typer.Option("--no-myops", help="Do not load the libraries that myops knows: the model as "
-                     "an ONNX Runtime runs it that has never heard of myops."),
+        typer.Option("--no-myops", help="Do not load the libraries that myops knows: what an ONNX "
+                     "Runtime without myops does with the model."),
     ] = False,
     json: _graphs.Json = False,
 ) -> None:  # fmt: skip
     """Run a model in ONNX Runtime and say what ran for each custom node, why, and how long.
 
     For nodes of op libraries it tells which kernels were chosen, for others their times. A node
-    that ran through its function body, because no library of it is loaded, is said to.
+    that ran through its function body, because no library for it is loaded, is marked.
 
     Example: myops explain model.onnx --shape x:1x3x320x320
     """

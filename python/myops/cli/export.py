@@ -44,7 +44,7 @@ def export(
     ] = None,
     constant: Annotated[
         list[str] | None,
-        typer.Option(help="A parameter of forward whose number is built in. May be repeated."),
+        typer.Option(help="A parameter of forward that becomes a constant. May be repeated."),
     ] = None,
     external_data: Annotated[
         bool, typer.Option("--external-data", help="Weights in a file of their own.")
@@ -71,7 +71,7 @@ def export(
         typer.Option(
             "--interpolate/--keep-interpolate",
             help="Write torch's interpolations as our node, or none of them. Default: those with "
-            "antialias, which the exporters do not know or write wrongly.",
+            "antialias, which the exporters refuse or write wrongly.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -44,11 +44,11 @@ def half(
     dim: _inputs.Dim = None,
     max_loss: Annotated[
         float | None,
-        typer.Option(min=0, help="What an output may lose. Nodes stay float32 until that holds."),
+        typer.Option(min=0, help="The largest loss of an output; nodes stay float32 for it."),
     ] = None,
     metric: Annotated[
         str,
-        typer.Option(help='What a loss is: "relative-l2", "max" or "sqnr" (dB, the least).'),
+        typer.Option(help='The measure: "relative-l2", "max" or "sqnr" (dB, as a minimum).'),
     ] = "relative-l2",
     layer_loss: Annotated[
         float | None,

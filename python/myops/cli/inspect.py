@@ -18,7 +18,7 @@ def inspect(
     ] = False,
     json: _graphs.Json = False,
 ) -> None:
-    """Show what an ONNX model holds: inputs, outputs, operators, who runs them, weights.
+    """Show what an ONNX model contains: inputs, outputs, operators, what runs them, weights.
 
     Example: myops inspect model.onnx --nodes
 

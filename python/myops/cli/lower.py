@@ -20,7 +20,7 @@ def lower(
 ) -> None:
     """Write a model's myops nodes in standard operators, so that any runtime knows them.
 
-    The way back is myops upgrade.
+    myops upgrade does the reverse.
 
     Example: myops lower model.onnx standard.onnx --opset 17
     """

@@ -22,7 +22,7 @@ def outputs(
     call: _graphs.Call = None,
     json: _graphs.Json = False,
 ) -> None:
-    """Make values inside a model further outputs, so that a run shows them.
+    """Add values inside a model to its outputs, so that a run returns them.
 
     Example: myops outputs model.onnx verbose.onnx relu1 relu2
 

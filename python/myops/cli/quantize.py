@@ -24,23 +24,23 @@ def quantize(
     data: Annotated[
         Path,
         typer.Option(
-            help="Inputs that give the ranges: .npz, .npy or images, or a folder for each input.",
+            help="Inputs for the calibration: .npz, .npy or images, or a folder for each.",
             metavar="FOLDER",
         ),
     ],
     check: Annotated[
         Path | None,
         typer.Option(
-            help="Inputs that give the losses. Default: those of --data.", metavar="FOLDER"
+            help="Inputs to measure losses on. Default: those of --data.", metavar="FOLDER"
         ),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, help="How many inputs are taken.")] = 100,
+    most: Annotated[int, typer.Option(min=1, help="How many inputs are used at most.")] = 100,
     method: Annotated[
         str, typer.Option(help='How ranges are found: "minmax", "entropy" or "percentile".')
     ] = "minmax",
     activations: Annotated[str, typer.Option(help='"uint8" or "int8".')] = "uint8",
     per_tensor: Annotated[
-        bool, typer.Option("--per-tensor", help="One scale for a weight, not one a channel.")
+        bool, typer.Option("--per-tensor", help="One scale for a weight, not for each channel.")
     ] = False,
     full_range: Annotated[
         bool | None,
@@ -55,17 +55,17 @@ def quantize(
     ] = None,
     max_loss: Annotated[
         float | None,
-        typer.Option(min=0, help="What an output may lose. Layers stay float until that holds."),
+        typer.Option(min=0, help="The largest loss of an output; layers stay float for it."),
     ] = None,
     metric: Annotated[
         str,
-        typer.Option(help='What a loss is: "relative-l2", "max" or "sqnr" (dB, the least).'),
+        typer.Option(help='The measure: "relative-l2", "max" or "sqnr" (dB, as a minimum).'),
     ] = "relative-l2",
     mean: Annotated[
         str, typer.Option(help="Subtracted from images of 0 to 1.", metavar="0.485,0.456,0.406")
     ] = "",
     std: Annotated[
-        str, typer.Option(help="Divided into them afterwards.", metavar="0.229,0.224,0.225")
+        str, typer.Option(help="Then they are divided by this.", metavar="0.229,0.224,0.225")
     ] = "",
     library: Annotated[
         list[Path] | None,

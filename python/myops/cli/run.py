@@ -54,7 +54,7 @@ def run(
                           metavar="A,B"),
     ] = "",
     format: Annotated[
-        str, typer.Option(help="Of the outputs: png, jpg, webp, bmp, tif, bytes, npy, npz or "
+        str, typer.Option(help="Format of outputs: png, jpg, webp, bmp, tif, bytes, npy, npz or "
                           "parquet. Default: what suits them."),
     ] = "",
     outputs: Annotated[
@@ -75,7 +75,7 @@ def run(
         int, typer.Option(help="1, 3 or 4, where the graph leaves it open.", show_default=False),
     ] = 0,
     range: Annotated[
-        str, typer.Option(help="What black and white are in floats.", metavar="0..1"),
+        str, typer.Option(help="The numbers for black and white.", metavar="0..1"),
     ] = "",
     output_range: Annotated[
         str, typer.Option(help="The same for outputs. Default: as --range.", metavar="0..1"),
@@ -86,24 +86,24 @@ def run(
     ] = "",
     std: Annotated[str, typer.Option(help="See --mean.", metavar="R,G,B")] = "",
     resize: Annotated[
-        str, typer.Option(help="Give pictures the size that the graph fixes: nearest, bilinear, "
+        str, typer.Option(help="Resize pictures to what the graph fixes: nearest, bilinear, "
                           "bicubic or lanczos."),
     ] = "",
     engine: Annotated[
         str, typer.Option(help="local: this machine; ray: a cluster (myops[ray])."),
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(help="Calls at once. Default: one a core.")
+        int | None, typer.Option(help="Calls at once. Default: one for a core.")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="Of a call. Default: so that all cores are used.")
+        int | None, typer.Option(help="Threads of a call. Default: such that all cores work.")
     ] = None,
     readers: Annotated[
         int | None, typer.Option(help="Threads beyond the workers that read and write. Default: 2, "
                                  "or 16 a worker for URLs."),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Rows of a call, at most. Default: what fits into 64 KiB "
+        int | None, typer.Option(help="Rows in a call, at most. Default: what fits into 64 KiB "
                                  "and 20 ms."),
     ] = None,
     isolate: Annotated[
@@ -111,9 +111,9 @@ def run(
                            "that may end theirs."),
     ] = False,
     address: Annotated[
-        str | None, typer.Option(help="Of a Ray cluster. Default: one is started.")
+        str | None, typer.Option(help="Address of a Ray cluster. Default: one is started.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Only so many rows.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Run at most so many rows.")] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run rows again that failed before.")
     ] = False,
@@ -132,8 +132,8 @@ def run(
 ) -> None:  # fmt: skip
     """Run a model over all rows of a source: pictures, arrays, Parquet; on this machine or on Ray.
 
-    Results do not depend on the number of workers or on the batch. A run that was ended goes on
-    when the same command is given again. Rows that fail are listed, and the rest goes on.
+    Results do not depend on the number of workers or on the batch. A run that was interrupted
+    continues when the same command is given again. Rows that fail are listed; the others are run.
 
     Example: myops run upscale.onnx -i "photos/*.jpg" -o out --set factor=2.5 --range 0..1
 

@@ -24,8 +24,8 @@ def upgrade(
 
     Nodes of op libraries in an earlier version are written with the newest one.
 
-    A node becomes ours only when our op says exactly the same; the others stay, with a reason.
-    The way back is myops lower.
+    A node becomes ours only if our op computes exactly the same; for the others the reason is
+    given. myops lower does the reverse.
 
     Example: myops upgrade model.onnx ours.onnx
     """

@@ -100,7 +100,7 @@ def check_interpolate(
     if wanted == 0 and align_corners is not None:
         raise ValueError(
             f'interpolate: align_corners: got {align_corners}, expected None: "{mode}" does not '
-            "know it"
+            "have it"
         )
     if sized == scaled:
         count = 2 if sized else 0
@@ -115,7 +115,7 @@ def check_interpolate(
     if antialias and mode != "bilinear" and mode != "bicubic":
         raise ValueError(
             f'interpolate: antialias: got True, expected False for "{mode}": only bilinear and '
-            "bicubic know it"
+            "bicubic have it"
         )
 
 

@@ -101,7 +101,11 @@ def geometry(
     dilation: int | Sequence[int],
 ) -> dict[str, Any]:
     """The attributes of a node, from the arguments of a call."""
-    image, field, kernel = input.shape, offset.shape, weight.shape  # read once: each takes 100 ns
+    try:
+        image, field, kernel = input.shape, offset.shape, weight.shape  # once: each takes 100 ns
+    except RuntimeError:
+        _refuse_nested(op, input=input, offset=offset, weight=weight)
+        raise
     if len(image) != 4 or len(field) != 4 or len(kernel) != 4:
         _refuse_rank(op, input=input, offset=offset, weight=weight)
     channels, moves = image[1], field[1]
@@ -126,6 +130,15 @@ def geometry(
         "pads": [padding] * 4 if type(padding) is int else _pads(op, padding),
         "strides": [stride] * 2 if type(stride) is int else _pair(op, stride, "stride"),
     }
+
+
+def _refuse_nested(op: str, **tensors: Tensor) -> None:
+    for name, item in tensors.items():
+        if item.is_nested:  # it has no shape
+            raise RuntimeError(
+                f"{op}: {name}: got a nested tensor, expected a dense one: call the op on each of "
+                f"{name}.unbind(), or on {name}.to_padded_tensor(0)"
+            )
 
 
 def _refuse_rank(op: str, **tensors: Tensor) -> None:

@@ -62,7 +62,7 @@ def installed(domain: str) -> tuple[str, str] | None:
         return None
     if library is _libraries.OURS:
         return str(library.ort_library), myops.__version__
-    import importlib.metadata  # not for each `import myops.ort`: it brings sixty modules
+    import importlib.metadata  # not for each `import myops.ort`: it imports sixty modules
 
     try:
         version = importlib.metadata.version(library.package.partition(".")[0])
@@ -181,7 +181,7 @@ def _not_at_hand(item: NamedLibrary, others: list[tuple[str, str]]) -> str:
 
 
 def _beside(model: str | bytes, item: NamedLibrary) -> str:
-    """The named library in the model's folder, after a look at its bytes."""
+    """The named library in the model's folder, after its hash was checked."""
     if isinstance(model, bytes):
         raise ValueError(
             f"model: it names {item}, but came as bytes or a ModelProto, so there is no folder to "
@@ -262,7 +262,7 @@ class _Fields:
             else:  # a group, which onnx has none of, or nothing
                 return
             place += used
-            if used == 0 or tag >> 3 == 0 or size > end - place:  # cut off, or a length that lies
+            if used == 0 or tag >> 3 == 0 or size > end - place:  # cut off, or a wrong length
                 return
             if kind == 2:
                 yield tag >> 3, place, size

@@ -77,7 +77,7 @@ def truth(info: OpInfo, item: AttributeInfo, value: int) -> bool:
 
 
 def private_domain(info: OpInfo, count: int | None = None) -> str:
-    """Where the PyOps of one op live; those of a variadic op for nodes of `count` inputs.
+    """The domain of the PyOps of one op; of a variadic op, those for nodes of `count` inputs.
 
     A domain of its own, because onnxruntime-extensions keeps the PyOps of a domain in one list
     that sessions point into: it must not grow when an op is defined later.

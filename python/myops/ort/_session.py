@@ -155,7 +155,7 @@ def _mentions(model: Any, domain: str) -> bool:
     if not isinstance(model, (str, os.PathLike)):
         return domain.encode() in bytes(model)
     if not os.path.isfile(model) or not os.path.getsize(model):
-        return False  # ONNX Runtime says it better
+        return False  # ONNX Runtime's own message is better
     with open(model, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return data.find(domain.encode()) >= 0
 

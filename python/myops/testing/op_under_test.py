@@ -196,7 +196,7 @@ def _of_name(
     if not info.onnx_type and not info.writes:
         raise ValueError(
             f"check_op: op: got {namespace}::{name}, which has no ONNX node, expected the op that "
-            "users call; what it calls backwards is checked with it"
+            "users call; its gradient is checked with it"
         )
     return OpUnderTest(info, function, tuple(libraries))
 

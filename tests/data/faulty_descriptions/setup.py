@@ -1,4 +1,4 @@
-"""Built as somebody's package; the ops are small, so nothing is optimised."""
+"""Built as the package of another author; without optimisation, because the ops are small."""
 
 from setuptools import setup
 

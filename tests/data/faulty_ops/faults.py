@@ -1,6 +1,6 @@
 """The Python half of the faulty ops: `FAULTS[name]` has the public function and the body.
 
-Each is `define`d as an op should be, but for the one fault that its name says.
+Each is defined as an op should be, except for the one fault in its name.
 """
 
 from __future__ import annotations

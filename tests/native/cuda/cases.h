@@ -45,7 +45,7 @@ struct Case {
                    bool strided = false);
   // The same of whole numbers from -most to most, contiguous.
   void add_integers(Random& random, DType dtype, const Shape& shape, int64_t most);
-  // Any bytes, the largest and the least ones often; of dtype uint8 or int8.
+  // Random bytes, often the largest and the smallest; of dtype uint8 or int8.
   void add_bytes(Random& random, DType dtype, const Shape& shape, Layout layout);
   void add_list(const std::vector<double>& numbers);
   void add_list(const std::vector<int64_t>& numbers);
@@ -60,7 +60,7 @@ std::unique_ptr<Case> random_resize(Random& random, bool backward);
 // Of deform_conv2d, its gradient, or the gradient of that: 0, 1 or 2.
 std::unique_ptr<Case> random_deform(Random& random, int order);
 std::unique_ptr<Case> random_deform_int8(Random& random);
-// Of deform_conv2d or its gradient, with many outputs, of small integers alone, at whole positions.
+// Of deform_conv2d or its gradient, with many outputs, only small integers, at integer positions.
 std::unique_ptr<Case> integer_deform(Random& random, int order);
 
 }  // namespace fake_cuda

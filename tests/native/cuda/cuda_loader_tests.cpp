@@ -142,7 +142,7 @@ void test_loader() {
   });
 }
 
-// What a process has compiled, the next one finds; an entry that is damaged is made again.
+// The next process finds what a process has compiled; a damaged entry is compiled again.
 void test_cache() {
   char folder[] = "/tmp/myops-cuda-XXXXXX";
   expect(mkdtemp(folder) != nullptr, "a folder");

@@ -1,5 +1,6 @@
 // A runtime whose device is the stand-in of the driver: outputs and scratch memory are blocks of
-// exactly their size, so that AddressSanitizer sees any access outside, and hold garbage at first.
+// exactly their size, so that AddressSanitizer detects any access outside, and initially contain
+// garbage.
 #pragma once
 
 #include <cstring>

@@ -1,9 +1,9 @@
 // A stand-in for libcuda.so.1: memory of the device is that of the process, and kernels are the
 // same text compiled for the CPU, run thread by thread when they are launched. Blocks, and the
-// threads of a block between two barriers, run in an order that the test chooses: what one thread
-// does before another may see it shows as a result that depends on this order. The memory that a
+// threads of a block between two barriers, run in an order that the test chooses: a missing barrier
+// shows as a result that depends on this order. The memory that a
 // block shares is a heap block of exactly its size, with garbage in it. With code from a real NVRTC
-// (an ELF file) it looks whether the kernels are there, and runs none.
+// (an ELF file) it checks that the kernels exist, and runs none.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -153,7 +153,7 @@ struct FakeFunction {
   Kernel kernel;  // without run: of a real NVRTC
 };
 
-// The size of an ELF file that is all there.
+// The size of an ELF file, if it is complete.
 size_t elf_size(const char* image) {
   uint64_t sections = 0;
   uint16_t size = 0, count = 0;
@@ -172,14 +172,14 @@ int capturing = 0;                  // 1: the streams of calls; 2: a stream of a
 thread_local int capture_mode = 0;  // 0: global; 2: relaxed
 int contexts_retained = 0;
 
-// Whether a call that a capture does not allow fails, and ends the capture.
+// Whether a call that is not allowed during a capture fails, and ends the capture.
 bool breaks_a_capture() { return capturing != 0 && capture_mode != 2; }
 
 }  // namespace
 
 #define FAKE extern "C" __attribute__((visibility("default")))
 
-// ---- What tests call.
+// ---- Functions for tests.
 
 FAKE void fake_order(int wanted) {
   order = wanted;
@@ -192,7 +192,7 @@ FAKE int fake_contexts_retained() { return contexts_retained; }
 FAKE int fake_launches() { return launches; }
 FAKE void* fake_last_stream() { return last_stream; }
 
-// ---- What the loader looks for.
+// ---- Functions that the loader needs.
 
 FAKE int cuInit(unsigned) { return setting("FAKE_CUDA_INIT", 0); }
 FAKE int cuDriverGetVersion(int* version) {
@@ -295,7 +295,7 @@ FAKE int cuLaunchKernel(void* function, unsigned grid, unsigned grid_y, unsigned
   if (kernel.threads != 0 && static_cast<unsigned>(kernel.threads) != block) return 1;
   const int64_t count = *static_cast<const long long*>(parameters[1]);
   const int64_t step = kernel.threads != 0 ? int64_t{grid} : int64_t{grid} * block;
-  // As a device has it, arguments are copied when the kernel is queued.
+  // As on a device, arguments are copied when the kernel is queued.
   for (int64_t thread = 0; thread < step; ++thread) {
     // 7919 is a prime: every one once, unless it divides their number.
     const int64_t mixed = step % 7919 != 0 ? thread * 7919 % step : thread;

@@ -1,5 +1,6 @@
-// A stand-in for NVRTC: what it "compiles" names the element type, for the stand-in of the driver.
-// A line of a source with the word MISTAKE is one. Each compilation adds a line to the file that
+// A stand-in for NVRTC: its output names the element type, for the stand-in of the driver.
+// A line of a source with the word MISTAKE is an error. Each compilation adds a line to the file
+// that
 // FAKE_NVRTC_LOG names.
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +23,7 @@ FAKE int nvrtcVersion(int* major, int* minor) {
   *minor = 0;
   return 0;
 }
-// FAKE_NVRTC_NEWEST: the newest GPU that this one knows.
+// FAKE_NVRTC_NEWEST: the newest GPU that it supports.
 FAKE int nvrtcGetNumSupportedArchs(int* count) {
   *count = 5;
   return 0;

@@ -8,13 +8,13 @@ int guards = 0, made = 0;
 int stream = 0;
 }  // namespace
 
-// ---- What tests call.
+// ---- Functions for tests.
 
 FAKE int fake_guards() { return guards; }  // that exist
 FAKE int fake_guards_made() { return made; }
 FAKE void* fake_torch_stream() { return &stream; }
 
-// ---- What the adapter looks for.
+// ---- Functions that the adapter needs.
 
 FAKE int32_t aoti_torch_get_current_cuda_stream(int32_t, void** out) {
   *out = &stream;

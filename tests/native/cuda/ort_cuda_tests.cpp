@@ -1,5 +1,5 @@
-// The library for ONNX Runtime where the host has the execution provider of CUDA: which ops it
-// registers, and calls with the stream, the memory and the places of inputs that the host gives.
+// The library for ONNX Runtime in a host with the execution provider of CUDA: which ops it
+// registers, and calls with the host's stream and memory, with inputs on the CPU and on the device.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -92,7 +92,7 @@ void test_calls() {
 }
 
 // The option use_tf32 of the provider decides how float32 is multiplied.
-void test_tf32_as_the_provider_says() {
+void test_tf32_follows_the_option_of_the_provider() {
   Node node{
       "DeformConv", {}, {floats({1, 8, 6, 6}), floats({16, 8, 1, 1}, 2), floats({1, 2, 6, 6}, 3)}};
   const auto expected = Session(node).run(node, Order::Forward, 0);
@@ -110,7 +110,7 @@ void test_tf32_as_the_provider_says() {
   expect(most[1] > 1e-5 && most[1] < 1e-2, myops::str("TF32 differs by ", most[1]));
 }
 
-void test_an_older_release_has_the_cpu_alone() {
+void test_an_older_release_gets_cpu_kernels_only() {
   for (Node node : nodes()) {
     expect(Session(node, Release::Older).refusal().empty(), node.type + " on the CPU");
     node.on_cuda = true;
@@ -118,7 +118,7 @@ void test_an_older_release_has_the_cpu_alone() {
   }
 }
 
-void test_an_op_without_a_kernel_has_the_cpu_alone() {
+void test_an_op_without_a_cuda_kernel_gets_cpu_kernels_only() {
   Node node{"PlainProbe", {}, {floats({40})}};
   expect(Session(node).refusal().empty(), "on the CPU: " + Session(node).refusal());
   node.on_cuda = true;
@@ -129,7 +129,7 @@ void test_errors() {
   Node node = nodes()[0];
   node.on_cuda = true;
   node.inputs[1] = floats({34});
-  // Refused by the shape rule, in the words of the CPU.
+  // Refused by the shape rule, with the text of the CPU.
   const auto result = Session(node).run(node, Order::Forward, 0);
   expect(result.refusal ==
              "my_add: b: got length 34 on axis 1, expected 1 or 33, the length of a there",
@@ -143,9 +143,9 @@ int main() {
   setenv("MYOPS_NVRTC", FAKE_NVRTC, 1);
   setenv("MYOPS_CUDA_CACHE", "", 1);
   test_calls();
-  test_tf32_as_the_provider_says();
-  test_an_older_release_has_the_cpu_alone();
-  test_an_op_without_a_kernel_has_the_cpu_alone();
+  test_tf32_follows_the_option_of_the_provider();
+  test_an_older_release_gets_cpu_kernels_only();
+  test_an_op_without_a_cuda_kernel_gets_cpu_kernels_only();
   test_errors();
   expect(fake_ort::live_statuses() == 0, "every status is released");
   expect(fake_ort::live_values() == 0, "all memory is given back");

@@ -1,5 +1,5 @@
-// Ops of other kinds than ours, with kernels for CUDA: a list of tensors, an optional output,
-// random numbers, and one without such a kernel.
+// Ops with kernels for CUDA that our ops do not cover: a list of tensors, an optional output,
+// random numbers; and an op without such a kernel.
 #include "myops/cuda.h"
 #include "myops/random.h"
 #include "probe/kernels.h"

@@ -10,12 +10,12 @@ import myops
 
 
 def _places(length: int, like: Tensor) -> Tensor:
-    """The middles of `length` pixels between -1 and 1."""
+    """The centres of `length` pixels between -1 and 1."""
     return (torch.arange(length, device=like.device).to(like.dtype) * 2 + 1) / length - 1
 
 
 class Liif(nn.Module):
-    """The colours of image [N, 3, H, W] at places [N, Q, 2] (y, x) with pixels of size cell."""
+    """Colours of image [N, 3, H, W] at positions [N, Q, 2] (y, x), for pixels of size `cell`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class _ChannelAttention(nn.Module):
 
 
 class ArbRcan(nn.Module):
-    """Channel attention, then an enlargement whose filters and places follow two factors."""
+    """Channel attention, then an enlargement whose filters and positions depend on two factors."""
 
     def __init__(self, experts: int = 2) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Recurrent(nn.Module):
-    """A state that goes through any number of frames [T, N, C, H, W] and is aligned with each."""
+    """A recurrent state, aligned with each of any number of frames [T, N, C, H, W]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Recurrent(nn.Module):
 
 
 class Refine(nn.Module):
-    """Steps until nothing moves any more, at most as many as an input says; a branch at the end."""
+    """Steps until convergence, at most as many as an input says; then a branch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -104,7 +104,7 @@ class BiRefNet(nn.Module):
 
 
 class UNet(nn.Module):
-    """Down and up again with jumps; what is odd is padded on the way up."""
+    """Encoder and decoder with skip connections; the decoder pads where a length was odd."""
 
     def __init__(self, depth: int = 3) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class UNet(nn.Module):
 
 
 class PspNet(nn.Module):
-    """Pyramid pooling: means over 1, 2, 3 and 6 parts of each axis, resized and put together."""
+    """Pyramid pooling: means over 1, 2, 3 and 6 parts of each axis, resized and concatenated."""
 
     def __init__(self, channels: int = 8) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ class _Up(nn.Module):
 
 
 class Dla(nn.Module):
-    """CenterNet on a DLA: levels at 2, 4, 8 are aggregated again and again. Multiples of 8."""
+    """CenterNet on a DLA: levels of strides 2, 4, 8, aggregated repeatedly. Multiples of 8."""
 
     def __init__(self, classes: int = 3) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ def conv(inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> nn.Sequ
 
 
 class Residual(nn.Module):
-    """Two convolutions around which the input goes, as in ResNet."""
+    """Two convolutions with a skip connection, as in ResNet."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Residual(nn.Module):
 
 
 class GuidedDeform(myops.nn.ModulatedDeformConv2dPack):
-    """Offsets and mask come from another tensor than the one that is convolved (DCNv2Pack)."""
+    """Offsets and mask come from a second tensor, not from the convolved one (DCNv2Pack)."""
 
     def forward(self, x: Tensor, guide: Tensor) -> Tensor:  # type: ignore[override]
         rows, columns, mask = self.conv_offset(guide).chunk(3, dim=1)

@@ -59,7 +59,7 @@ class PyramidAlignment(nn.Module):
 
 
 class TemporalAttention(nn.Module):
-    """Weights frames by their likeness to the middle one, then places by attention."""
+    """Weights frames by their similarity to the middle one, then positions by attention."""
 
     def __init__(self, frames: int) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Edvr(nn.Module):
 
 
 def warp(x: Tensor, flow: Tensor) -> Tensor:
-    """x [N, C, H, W] at the places that flow [N, H, W, 2] (x, then y) points to."""
+    """x [N, C, H, W] at the positions that flow [N, H, W, 2] (x, then y) points to."""
     h, w = x.shape[2:]
     rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
     places = torch.stack((columns, rows), 2).to(x.dtype) + flow

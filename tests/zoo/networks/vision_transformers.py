@@ -148,7 +148,7 @@ class SegFormer(nn.Module):
 
 
 class _Windows(nn.Module):
-    """Attention inside of windows, which are shifted by half in every second block."""
+    """Attention within windows, which are shifted by half a window in every second block."""
 
     def __init__(self, channels: int, window: int, shift: int) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class _Windows(nn.Module):
         return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, k * k, c)
 
     def _mask(self, h: int, w: int) -> Tensor:
-        """Which places of a window may look at each other after the shift."""
+        """The attention mask of a shifted window."""
         areas = torch.zeros(1, h, w, 1)
         cuts = slice(0, -self.window), slice(-self.window, -self.shift), slice(-self.shift, None)
         number = 0

@@ -6,5 +6,5 @@
 #define MYOPS_VECTOR_BYTES 16
 #define MYOPS_REGISTERS 16
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"  // longer vectors go to inlined functions only
+#pragma GCC diagnostic ignored "-Wpsabi"  // long vectors go to inlined functions only
 #endif

@@ -108,21 +108,22 @@ def _export(context: SearchContext, path: str, call: int) -> onnx.ModelProto | N
 def _differences(
     mine: Graph, place: int, theirs: Graph, other: int, twins: dict[int, int]
 ) -> Iterator[str]:
-    node, twin = mine.nodes[place], theirs.nodes[other]
-    if (node.domain, node.op_type) != (twin.domain, twin.op_type):
-        yield f"a new export of the module has {twin.op_type} in its place"
+    node, counterpart = mine.nodes[place], theirs.nodes[other]
+    if (node.domain, node.op_type) != (counterpart.domain, counterpart.op_type):
+        yield f"a new export of the module has {counterpart.op_type} in its place"
         return
-    ours, new = _attributes(node), _attributes(twin)
+    ours, new = _attributes(node), _attributes(counterpart)
     for name in sorted({*ours, *new}):
         if ours.get(name) != new.get(name):
             yield (
                 f"attribute {name} is {_shown(ours, name)}, in a new export of the module "
                 f"{_shown(new, name)}"
             )
-    if len(node.input) != len(twin.input):
-        yield f"it has {len(node.input)} inputs, in a new export of the module {len(twin.input)}"
+    if len(node.input) != len(counterpart.input):
+        count = len(counterpart.input)
+        yield f"it has {len(node.input)} inputs, in a new export of the module {count}"
         return
-    for number, (one, another) in enumerate(zip(node.input, twin.input, strict=True)):
+    for number, (one, another) in enumerate(zip(node.input, counterpart.input, strict=True)):
         source, expected = mine.producers.get(one), theirs.producers.get(another)
         if source in twins and expected is not None and twins[source] != expected:
             if expected in twins.values():

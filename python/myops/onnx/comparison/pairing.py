@@ -130,7 +130,7 @@ def pair_up(
     rest, a single value and a single tensor, or the only ones with a shape, are a pair.
     """
     left = [name for name in dict.fromkeys(names) if isinstance(values.get(name), np.ndarray)]
-    rest = list({tensor.twin: tensor for tensor in tensors}.values())
+    rest = list({tensor.counterpart: tensor for tensor in tensors}.values())
     if len(left) == len(rest) == 1:
         return [(left[0], rest[0])]
     chosen = []
@@ -176,9 +176,11 @@ def _fused_after(
     """The module after this one, if the exporter fused it into the same node, such as batch
     normalisation into a convolution. Then the value is the output of that module."""
     for other in run.calls:
-        if other.path in counts or not any(item.twin == tensor.twin for item in other.inputs):
+        if other.path in counts or not any(
+            item.counterpart == tensor.counterpart for item in other.inputs
+        ):
             continue
-        if len(other.outputs) != 1 or other.outputs[0].twin == tensor.twin:
+        if len(other.outputs) != 1 or other.outputs[0].counterpart == tensor.counterpart:
             continue
         if "BatchNorm" in other.kind:  # before training it hardly changes anything
             nearer = _distance(other.outputs[0], values[name]) <= _distance(tensor, values[name])
@@ -201,14 +203,14 @@ def _fused_before(call: Call, run: Recording, counts: Mapping[str, int]) -> Call
     same node."""
     if "BatchNorm" not in call.kind:
         return None
-    twins = {item.twin for item in call.inputs}
+    twins = {item.counterpart for item in call.inputs}
     return next(
         (
             other
             for other in run.calls
             if other.path not in counts
-            and any(item.twin in twins for item in other.outputs)
-            and not any(item.twin in twins for item in other.inputs)
+            and any(item.counterpart in twins for item in other.outputs)
+            and not any(item.counterpart in twins for item in other.inputs)
         ),
         None,
     )
@@ -236,9 +238,10 @@ def _reason(graph: Graph, call: Call, counts: Mapping[str, int], made: Mapping[s
     nested = _nested(graph)
     if call.path in nested:
         return nested[call.path]
-    twins = {item.twin for item in call.inputs}
+    twins = {item.counterpart for item in call.inputs}
     if call.outputs and all(
-        item.twin in twins or any(_identical(item.array, given.array) for given in call.inputs)
+        item.counterpart in twins
+        or any(_identical(item.array, given.array) for given in call.inputs)
         for item in call.outputs
     ):
         return "not in the graph: it changes nothing"

@@ -37,11 +37,11 @@ def settle(graph: Graph, values: Sequence[Value], *, deep: bool = False) -> list
     for value in values:
         by_name.setdefault(value.name, []).append(value)
     for found in by_name.values():
-        twin = next((v for v in found if v.status in ("ok", "order")), None)
+        counterpart = next((v for v in found if v.status in ("ok", "order")), None)
         for value in found:
-            if twin is not None and value.status == "fail" and value.path:
+            if counterpart is not None and value.status == "fail" and value.path:
                 value.status = "absorbed"
-                value.detail = f"as a value of {twin.title} it agrees"
+                value.detail = f"as a value of {counterpart.title} it agrees"
     bad = {n for n, found in by_name.items() if any(v.status == "fail" for v in found)}
     parents = nearest(graph, set(by_name))
     children: dict[str, set[str]] = {name: set() for name in by_name}

@@ -175,11 +175,15 @@ def follow(values: Sequence[Value], outputs: Sequence[Value]) -> None:
     it."""
     known = {item.name: item for item in values if not item.path and item.status == "order"}
     for item in outputs:
-        twin = known.get(item.name)
-        if item.status == "fail" and twin is not None and item.got.shape == twin.got.shape:
+        counterpart = known.get(item.name)
+        if (
+            item.status == "fail"
+            and counterpart is not None
+            and item.got.shape == counterpart.got.shape
+        ):
             bounds = item.difference
-            if bounds and difference(twin.got, item.got, bounds.rtol, bounds.atol).agrees:
-                item.status, item.detail = "order", twin.detail
+            if bounds and difference(counterpart.got, item.got, bounds.rtol, bounds.atol).agrees:
+                item.status, item.detail = "order", counterpart.detail
 
 
 def optimised(

@@ -28,7 +28,7 @@ class Tensor:
     array: np.ndarray
     dtype: str  # bfloat16 arrays are kept as float32
     place: str = ""
-    twin: int = 0  # the same number for the same tensor object
+    counterpart: int = 0  # the same number for the same tensor object
     number: bool = False  # a Python number, which exporters make a constant
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from myops._names import near_misses
@@ -77,38 +78,43 @@ def compare(
             f"compare: optimization: got {optimization!r}, expected one of {', '.join(LEVELS)}."
             + near_misses(optimization, LEVELS)
         )
-    return compared(
-        model, args, onnx_model, kwargs=kwargs, libraries=libraries, rtol=rtol, atol=atol,
-        optimization=optimization, progress=progress,
-    )  # fmt: skip
+    settings = Settings(libraries, Tolerance(rtol, atol), optimization)
+    return compared(model, args, kwargs or {}, onnx_model, settings, progress)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How `compared` compares.
+
+    Attributes:
+        libraries, optimization: As of `compare`.
+        tolerance: From rtol and atol of `compare`.
+        export_again: Whether the module that differs is exported once more, to say in which
+            attribute or constant a node of the file differs from what the exporter writes.
+    """
+
+    libraries: Sequence[str | os.PathLike[str]] = ()
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    optimization: str = "disable"
+    export_again: bool = True
 
 
 def compared(
     model: Any,
     args: Any,
+    kwargs: Mapping[str, Any],
     onnx_model: files.Model,
-    *,
-    kwargs: Mapping[str, Any] | None = None,
-    libraries: Sequence[str | os.PathLike[str]] = (),
-    rtol: float | None = None,
-    atol: float | None = None,
-    optimization: str = "disable",
+    settings: Settings,
     progress: Callable[[str], None] | None = None,
-    export_again: bool = True,
 ) -> Report:
-    """As `compare`.
-
-    Args:
-        export_again: Whether the module that differs is exported once more, to say in which
-            attribute or constant a node of the file differs from what the exporter writes.
-    """
+    """What `compare` does, for callers inside this package."""
     say = progress or (lambda text: None)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    tolerance = Tolerance(rtol, atol)
+    tolerance = settings.tolerance
     proto = files.load(onnx_model)
     module = torch_side.as_module(model)
     say("PyTorch")
-    run = torch_side.record(module, args, dict(kwargs or {}))
+    run = torch_side.record(module, args, dict(kwargs))
     graph = Graph(proto)
     feeds, notes = steps.feeds(graph, run.inputs)
     regions = module_paths.regions(graph.model, calls=run.stacks)
@@ -117,12 +123,12 @@ def compared(
             "The file says nothing of modules, so only its outputs were compared. Files written by "
             "torch >= 1.13 do, unless a tool removed the names or metadata of the nodes."
         )
-    runner = Runner(libraries)
+    runner = Runner(settings.libraries)
     say("ONNX Runtime")
     wanted = {name for region in regions for name in (*region.inputs, *graph.leaving(region))}
     wanted = {name for name in wanted if name in graph.producers} | set(graph.outputs)
     names = [*wanted, *Ties.wanted(graph)]
-    results, stop = fetch(graph, runner, feeds, names, optimization)
+    results, stop = fetch(graph, runner, feeds, names, settings.optimization)
     results |= {name: array for name, array in feeds.items() if name not in results}
     say("comparing")
     pairs, unmatched = pair_all(graph, regions, run, results, tolerance)
@@ -132,8 +138,9 @@ def compared(
     ties = Ties(graph, results, tolerance)
     steps.mark_ties(ties, values)
     context = SearchContext(
-        module, args, dict(kwargs or {}), run, graph, regions, feeds, runner, tolerance, ties,
-        "torchscript" if module_paths.from_torchscript(proto) else "dynamo", export_again,
+        module, args, dict(kwargs), run, graph, regions, feeds, runner, tolerance, ties,
+        "torchscript" if module_paths.from_torchscript(proto) else "dynamo",
+        settings.export_again,
     )  # fmt: skip
     mismatch, starts = steps.search(context, values, say)
     say("ONNX Runtime, optimised")

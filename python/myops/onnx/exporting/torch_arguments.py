@@ -152,7 +152,7 @@ def settings(
             raise ImportError("export: profile: needs pyinstrument: pip install pyinstrument")
         if not (report or verbose):
             raise ValueError(
-                "export: profile: got neither report=True, which takes the profile up, nor "
+                "export: profile: got neither report=True, which contains the profile, nor "
                 "verbose=True, which prints it; expected one of them"
             )
     artifacts = {**flags, "artifacts_dir": artifacts_dir} if any(flags.values()) else {}

@@ -166,13 +166,13 @@ def _nested(graph: Any, inferred: Any, opset: int, outer: Scope | None) -> Itera
     scope = Scope(graph, inferred, opset, outer)
     pairs = [
         (ours.g, theirs.g)
-        for node, twin in zip(graph.node, inferred.node, strict=True)
-        for ours, theirs in zip(node.attribute, twin.attribute, strict=True)
+        for node, counterpart in zip(graph.node, inferred.node, strict=True)
+        for ours, theirs in zip(node.attribute, counterpart.attribute, strict=True)
         if ours.type == onnx.AttributeProto.GRAPH
     ]
     yield scope
-    for inner, twin in pairs:
-        yield from _nested(inner, twin, opset, scope)
+    for inner, counterpart in pairs:
+        yield from _nested(inner, counterpart, opset, scope)
 
 
 def small(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -48,15 +48,13 @@ def of_difference(
 
 def _first(exported: Exported, changes: Mapping[str, torch.Tensor]) -> onnx.NodeProto | None:
     """The first node whose inputs are PyTorch's and whose result is not."""
-    from myops.onnx.comparison.with_pytorch import compared
+    from myops.onnx.comparison.with_pytorch import Settings, compared
 
     args, kwargs = exported.inputs.call(changes)
     try:
         with torch.no_grad(), unchanged(exported.model):
-            report = compared(
-                runnable(exported.model), args, exported.final, kwargs=kwargs,
-                libraries=exported.libraries, export_again=False,
-            )  # fmt: skip
+            settings = Settings(exported.libraries, export_again=False)
+            report = compared(runnable(exported.model), args, kwargs, exported.final, settings)
     except Exception:  # it cannot pair what it does not know; the difference is told anyway
         return None
     found = report.first_mismatch

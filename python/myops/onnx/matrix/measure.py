@@ -60,7 +60,9 @@ def prepare(row: str, case: Case) -> Prepared:
         if number and [(n, a.ndim) for n, a in feeds.items()] != [
             (n, a.ndim) for n, a in runs[0][0].items()
         ]:
-            raise ValueError(f"{where}: got inputs of another number or rank than in args")
+            raise ValueError(
+                f"{where}: got inputs of another number or rank, expected those of args"
+            )
         try:
             with torch.no_grad(), evaluating(module):
                 # Copies, because a model may write into its inputs.

@@ -243,7 +243,7 @@ def _quiet() -> Iterator[None]:
     except Exception as error:  # its passes may raise anything
         kind = type(error).__name__
         raise RuntimeError(
-            f"ONNX Runtime's quantizer gave up: {kind}: {reason(error, 300)}"
+            f"ONNX Runtime's quantizer failed: {kind}: {reason(error, 300)}"
         ) from error
     finally:
         logging.disable(before)

@@ -243,7 +243,9 @@ class Conversion:
         model, written = self.converted()
         reason = inference.problem(model)
         if reason and not inference.problem(self.base):
-            raise RuntimeError(f"half: the new model is not valid, which is a fault here: {reason}")
+            raise RuntimeError(
+                f"half: got an invalid model from the conversion, a bug in myops: {reason}"
+            )
         vertices = [vertex for vertex in self.plan.slots if self._has_float(vertex)]
         if vertices and not any(map(self.plan.is_half, vertices)):
             self.notes.append("No node became half; see the reasons.")

@@ -79,11 +79,11 @@ def _pieces(
     rounded = False
 
     def through(source: onnx.NodeProto, name: str, made: str) -> None:
-        twin = onnx.NodeProto()
-        twin.CopyFrom(source)
-        twin.input[0], twin.output[0], twin.name = name, made, made
+        counterpart = onnx.NodeProto()
+        counterpart.CopyFrom(source)
+        counterpart.input[0], counterpart.output[0], counterpart.name = name, made, made
         constants.update(item for item in source.input[1:] if item)
-        nodes.append(twin)
+        nodes.append(counterpart)
 
     for slot, name in enumerate(node.input):
         if not name or name in weights:

@@ -117,7 +117,7 @@ def check_attributes(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
         if item.name not in found.attributes:
             raise GraphError(
                 f"edit: op type of node {label(node)}: the node has the attribute {item.name!r}, "
-                f"which {node.op_type} does not know; remove it in the same edit "
+                f"which {node.op_type} does not have; remove it in the same edit "
                 f"(attributes={{(node, {item.name!r}): None}}, --unset NODE:{item.name})"
                 f".{near_misses(item.name, found.attributes)}"
             )

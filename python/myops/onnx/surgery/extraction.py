@@ -69,7 +69,7 @@ def extract(
     elif call is not None:
         raise GraphError("extract: call: got a number, expected it together with a module")
     elif not inputs and not outputs:
-        raise GraphError("extract: expected inputs, outputs or a module; the whole needs no cut")
+        raise GraphError("extract: got none of inputs, outputs and module, expected at least one")
     index = Index(proto)
     targets = _distinct(outputs or index.outputs, "outputs")
     for name in targets:

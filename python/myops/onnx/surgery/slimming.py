@@ -198,7 +198,7 @@ def _slim(
             first = first or error
     else:
         raise SimplifyError(
-            f"simplify: onnxslim gave up: {type(first).__name__}: {first}; nothing was written"
+            f"simplify: onnxslim failed: {type(first).__name__}: {first}; nothing was written"
         ) from first
     if first is not None:
         notes.append(

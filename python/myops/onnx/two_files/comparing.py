@@ -278,12 +278,16 @@ def _follow(main: Sequence[FileValue], outputs: Sequence[FileValue]) -> None:
     """Gives outputs of the unchanged files the status "order" where the others have it."""
     known = {row.name: row for row in main if row.status == "order"}
     for row in outputs:
-        twin = known.get(row.name)
-        if row.status == "fail" and twin is not None and row.got.shape == twin.got.shape:
-            pairs = (row.got, twin.got), (row.expected, twin.expected)
+        counterpart = known.get(row.name)
+        if (
+            row.status == "fail"
+            and counterpart is not None
+            and row.got.shape == counterpart.got.shape
+        ):
+            pairs = (row.got, counterpart.got), (row.expected, counterpart.expected)
             same = all(np.allclose(*pair, rtol=1e-3, atol=1e-6, equal_nan=True) for pair in pairs)
             if same:
-                row.status, row.detail = "order", twin.detail
+                row.status, row.detail = "order", counterpart.detail
 
 
 def _settle_bodies(main: Sequence[FileValue], inner: Sequence[FileValue]) -> None:

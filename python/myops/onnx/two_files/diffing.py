@@ -164,9 +164,9 @@ def node_changes(match: Match, place: int) -> Iterator[str]:
     """The differences in a node of the first file and in the constants that it reads."""
     if place not in match.nodes:
         return
-    node, twin = match.first.nodes[place], match.second.nodes[match.nodes[place][0]]
+    node, counterpart = match.first.nodes[place], match.second.nodes[match.nodes[place][0]]
     title = f"{_type(node)} {_name(node)!r}"
-    for detail in _node_details(match, node, twin):
+    for detail in _node_details(match, node, counterpart):
         yield f"{title}: {detail}."
     for name in node.input:
         if name in match.constants:
@@ -192,21 +192,23 @@ def _shown(node: onnx.NodeProto) -> str:
     return f"{_type(node)}({', '.join(node.input)}) -> {', '.join(node.output)}"
 
 
-def _node_details(match: Match, node: onnx.NodeProto, twin: onnx.NodeProto) -> Iterator[Detail]:
-    if kind(node) != kind(twin):
-        yield Detail("operator", _type(node), _type(twin))
-    before, after = attributes(node), attributes(twin)
+def _node_details(
+    match: Match, node: onnx.NodeProto, counterpart: onnx.NodeProto
+) -> Iterator[Detail]:
+    if kind(node) != kind(counterpart):
+        yield Detail("operator", _type(node), _type(counterpart))
+    before, after = attributes(node), attributes(counterpart)
     for name in sorted({*before, *after}):
         values = [_attribute(side[name]) if name in side else None for side in (before, after)]
         if values[0] != values[1]:
             yield of_sides(f"attribute {name}", [value and value[0] for value in values])
-    alike = _reads_alike(match, node.input, twin.input)
-    if not alike and commutes(node) and kind(node) == kind(twin):
-        alike = _reads_alike(match, node.input, twin.input[::-1])
+    alike = _reads_alike(match, node.input, counterpart.input)
+    if not alike and commutes(node) and kind(node) == kind(counterpart):
+        alike = _reads_alike(match, node.input, counterpart.input[::-1])
     if not alike:
-        yield Detail("inputs", list(node.input), list(twin.input))
-    if len(node.output) != len(twin.output):
-        yield Detail("outputs", list(node.output), list(twin.output))
+        yield Detail("inputs", list(node.input), list(counterpart.input))
+    if len(node.output) != len(counterpart.output):
+        yield Detail("outputs", list(node.output), list(counterpart.output))
 
 
 def _reads_alike(match: Match, one: Any, two: Any) -> bool:
@@ -269,8 +271,8 @@ def _renamed(match: Match, where: str) -> Iterator[tuple[str, str, str, str]]:
         made = one.makers.get(left)
         if made is None or (main and left in one.outputs):
             continue  # inputs and outputs of a model are its interface
-        twin = match.nodes.get(made)
-        if left != right and twin is not None and right in two.nodes[twin[0]].output:
+        counterpart = match.nodes.get(made)
+        if left != right and counterpart is not None and right in two.nodes[counterpart[0]].output:
             yield "value", where, left, right
     for place, (other, _) in match.nodes.items():
         before, after = one.nodes[place].name, two.nodes[other].name

@@ -147,8 +147,8 @@ def _matched(
     _constants(found)
     yield found
     for left_place, (right_place, _) in sorted(found.nodes.items()):
-        node, twin = one.nodes[left_place], two.nodes[right_place]
-        bodies = {item.name: item.g for item in twin.attribute if item.HasField("g")}
+        node, counterpart = one.nodes[left_place], two.nodes[right_place]
+        bodies = {item.name: item.g for item in counterpart.attribute if item.HasField("g")}
         for item in node.attribute:
             if item.HasField("g") and item.name in bodies:
                 step = f"{label(node)} {item.name}"
@@ -175,15 +175,15 @@ def _same(found: Match) -> None:
     left: list[int] = []
     for place, key in one.keys.items():
         wanted = _titles(one.nodes[place])
-        twin = next((p for p in theirs[key] if found.is_free(p) and wanted & named[p]), None)
-        if twin is None:
+        counterpart = next((p for p in theirs[key] if found.is_free(p) and wanted & named[p]), None)
+        if counterpart is None:
             left.append(place)
         else:
-            found.pair_nodes(place, twin, SAME)
+            found.pair_nodes(place, counterpart, SAME)
     for place in left:
-        twin = next((p for p in theirs[one.keys[place]] if found.is_free(p)), None)
-        if twin is not None:
-            found.pair_nodes(place, twin, SAME)
+        counterpart = next((p for p in theirs[one.keys[place]] if found.is_free(p)), None)
+        if counterpart is not None:
+            found.pair_nodes(place, counterpart, SAME)
     values: dict[int, str] = {}
     for name, number in two.numbers.items():
         if name not in two.constants:
@@ -226,11 +226,11 @@ def _downwards(found: Match, *, replaced: bool = False) -> None:
         alike = [p for p in free if kind(two.nodes[p]) == kind(node)]
         if alike:
             wanted = _titles(node)
-            twin = next((p for p in alike if wanted & _titles(two.nodes[p])), None)
-            if twin is None:  # prefer a node whose names no other candidate has
+            counterpart = next((p for p in alike if wanted & _titles(two.nodes[p])), None)
+            if counterpart is None:  # prefer a node whose names no other candidate has
                 others = (p for p in alike if not titles & _titles(two.nodes[p]))
-                twin = next(others, alike[0])
-            found.pair_nodes(place, twin, PLACE)
+                counterpart = next(others, alike[0])
+            found.pair_nodes(place, counterpart, PLACE)
         elif replaced and len(free) == 1 and len(_rivals(found, node, read)) == 1:
             found.pair_nodes(place, free[0], REPLACED)
 
@@ -269,8 +269,10 @@ def _upwards(found: Match, ends: Mapping[str, str]) -> None:
         left, right = one.makers[a], two.makers[b]
         if left in found.nodes or not found.is_free(right):
             continue
-        node, twin = one.nodes[left], two.nodes[right]
-        if kind(node) == kind(twin) and list(node.output).index(a) == list(twin.output).index(b):
+        node, counterpart = one.nodes[left], two.nodes[right]
+        if kind(node) == kind(counterpart) and list(node.output).index(a) == list(
+            counterpart.output
+        ).index(b):
             found.pair_nodes(left, right, PLACE)
             waiting += _read(found, left, right)
 
@@ -284,9 +286,9 @@ def _read(found: Match, left: int, right: int) -> list[tuple[str, str]]:
 def aligned(found: Match, left: int, right: int) -> tuple[list[str], list[str]]:
     """The inputs of two nodes; those of the second are exchanged if that fits better."""
     one, two = found.first, found.second
-    node, twin = one.nodes[left], two.nodes[right]
-    read, other = list(node.input), list(twin.input)
-    if commutes(node) and kind(node) == kind(twin):
+    node, counterpart = one.nodes[left], two.nodes[right]
+    read, other = list(node.input), list(counterpart.input)
+    if commutes(node) and kind(node) == kind(counterpart):
         numbers = [found.number(name) for name in read]
         theirs = [_second(found, name) for name in other]
         met = [a is not None and a == b for a, b in zip(numbers, theirs, strict=True)]
@@ -306,16 +308,16 @@ def _by_name(found: Match) -> None:
             right = two.makers.get(name)
             if right is None or name in found.values or not found.is_unused(name):
                 continue
-            node, twin = one.nodes[left], two.nodes[right]
+            node, counterpart = one.nodes[left], two.nodes[right]
             if name in one.constants or name in two.constants:
                 continue
             free = left not in found.nodes and found.is_free(right)
-            at = list(node.output).index(name) == list(twin.output).index(name)
-            if kind(node) == kind(twin):
+            at = list(node.output).index(name) == list(counterpart.output).index(name)
+            if kind(node) == kind(counterpart):
                 if free and at:
                     found.pair_nodes(left, right, PLACE)
             elif not alike:
-                if free and len(node.output) == len(twin.output):
+                if free and len(node.output) == len(counterpart.output):
                     found.pair_nodes(left, right, NAME)
                 else:
                     found.pair_values(name, name, NAME)

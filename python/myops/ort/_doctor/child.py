@@ -152,7 +152,7 @@ def _session(onnxruntime: Any, request: dict[str, Any], log: Log) -> None:
 
 
 def _assigned(session: Any) -> list[list[str]] | None:
-    """[provider, node, domain, op type] of each node; None before onnxruntime can tell."""
+    """[provider, node, domain, op type] of each node; None if onnxruntime does not report it."""
     try:
         groups = session.get_provider_graph_assignment_info()
         return [[group.ep_name, node.name, node.domain, node.op_type]

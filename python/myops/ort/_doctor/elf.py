@@ -94,7 +94,7 @@ def _elf(data: bytes) -> FileFacts:
 
 
 def _symbols(data: bytes, order: str) -> tuple[list[str], list[str]]:
-    """The functions that a 64-bit library shows, and the libraries that it needs."""
+    """The functions that a 64-bit library exports, and the libraries that it needs."""
     (shoff,) = struct.unpack_from(f"{order}Q", data, 40)
     size, count = struct.unpack_from(f"{order}HH", data, 58)
     if not shoff:

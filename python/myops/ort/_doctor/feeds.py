@@ -152,7 +152,8 @@ def _shape(
     """The shape of an input, and the axes of it that are made up."""
     if item.type.WhichOneof("value") != "tensor_type":
         raise CannotMakeError(
-            f"input {item.name!r} is a {graph.type_text(item.type)}, which cannot be made up"
+            f"input {item.name!r} is a {graph.type_text(item.type)}, for which no "
+            "value can be generated"
         )
     if asked is not None:
         return list(asked), []

@@ -114,7 +114,7 @@ def inner_graphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
 
 
 def module_path(node: onnx.NodeProto) -> str:
-    """The PyTorch module that a node comes from, e.g. "layer1.0.conv1"; "" when nothing says so.
+    """The PyTorch module that a node comes from, e.g. "layer1.0.conv1"; "" if it is not stated.
 
     The newer exporter writes it into the node's metadata, the older one into its name, where
     /layer1/layer1.0/conv/Conv is a node of the module layer1.0.conv.
@@ -132,7 +132,7 @@ def module_path(node: onnx.NodeProto) -> str:
 
 
 def find(model: onnx.ModelProto, name: str, op_type: str = "") -> Place | None:
-    """The node that ONNX Runtime speaks of: by name, else the only one of its type."""
+    """The node that a message of ONNX Runtime names: by name, else the only one of its type."""
     found = [place for place in places(model) if name and place.node.name == name]
     if not found and name:  # names that ONNX Runtime derived from others
         near = [p for p in places(model) if p.node.name and name.startswith(p.node.name)]

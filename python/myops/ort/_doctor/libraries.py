@@ -31,7 +31,7 @@ def examine(
     Args:
         path: Its file.
         context: For the versions in texts.
-        advance: Told what is going on.
+        advance: Called with the name of each step.
     """
     facts = LibraryFacts(path)
     name = os.path.basename(path)

@@ -104,7 +104,7 @@ def _opset(context: MessageContext, match: re.Match[str]) -> Finding:
 def _opset_unclear(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "opset-too-new", ERROR, f"The model imports opset {match[1]}.",
-        f"ONNX Runtime {context.provided.version} does not know it yet.",
+        f"ONNX Runtime {context.provided.version} does not have it yet.",
         "Export with a lower opset_version, or upgrade onnxruntime.",
     )  # fmt: skip
 

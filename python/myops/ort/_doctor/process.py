@@ -61,7 +61,7 @@ def run(
     Args:
         request: What child.main takes.
         seconds: After this time the process is ended.
-        advance: Told what is going on before the process starts.
+        advance: Called with the name of the step before the process starts.
     """
     if advance:
         advance(request["about"])

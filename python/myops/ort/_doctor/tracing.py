@@ -1,8 +1,8 @@
 """Which ops a custom-op library provides: its entry point is called with a table of our own.
 
-ONNX Runtime cannot list the ops of a library, so the table of functions that it hands to
-RegisterCustomOps is copied, and three functions in the copy tell us what they are called with
-before they pass the call on. Only ever in a child process.
+ONNX Runtime cannot list the ops of a library, so the table of functions that it passes to
+RegisterCustomOps is copied, and three functions in the copy record their arguments before they pass
+the call on. This happens in a child process only.
 """
 
 from __future__ import annotations

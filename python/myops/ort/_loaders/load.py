@@ -41,7 +41,7 @@ def sha256(path: Path) -> str:
 
 
 def checked_libraries() -> list[str]:
-    """The paths of the libraries, after a look at each.
+    """The paths of the libraries, after each was checked.
 
     Raises:
         RuntimeError: They are for another platform, or one is not what was bundled.

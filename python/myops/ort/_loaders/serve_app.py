@@ -41,7 +41,9 @@ def unpacked(data: bytes) -> Feed:
     """The arrays of a .npz file."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:  # a small one may hold a large one
         if sum(item.file_size for item in archive.infolist()) > MOST_BYTES:
-            raise ValueError(f"expected at most {MOST_BYTES} bytes")
+            raise ValueError(
+                f"got a .npz of more than {MOST_BYTES} bytes, expected at most so many"
+            )
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
@@ -122,7 +124,8 @@ def _same(first: Feed, second: Feed) -> bool:
     )
 
 
-# Fewer requests at once than clients make: Ray's proxy then waits longer and longer for a place.
+# At least as many as clients send at once: from a replica that is full, Ray's proxy waits longer
+# after each attempt.
 ONGOING = max(64, 4 * BATCH_ROWS)
 
 
@@ -144,7 +147,7 @@ class Served:
             return Response(f"got {len(data)} bytes, expected at most {MOST_BYTES}", 413)
         try:
             feed = unpacked(data)
-        except Exception:  # bytes of a stranger: zipfile and NumPy raise whatever they meet
+        except Exception:  # untrusted bytes: zipfile and NumPy raise errors of many types
             return Response("got no .npz file, expected one with an array for each input", 400)
         outputs = await self._run(feed)
         if isinstance(outputs, Exception):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +32,15 @@ def private_key(key: Key) -> Any:
     serialization, ed25519 = _cryptography()
     data, called = _key_data(key, "sign")
     password = os.environ.get(PASSWORD)
+
+    def load() -> Any:
+        return serialization.load_pem_private_key(data, password.encode() if password else None)
+
     try:
-        found = serialization.load_pem_private_key(data, password.encode() if password else None)
+        return _checked(load, ed25519.Ed25519PrivateKey, f"sign: {called}", "private", NEW)
     except TypeError as error:  # a password without need, or none where there should be one
         needs = f"unset {PASSWORD}" if password else f"set {PASSWORD} to its password"
         raise ValueError(f"sign: {called}: {error}; {needs}") from error
-    except ValueError as error:
-        raise _refusal("sign", called, f"no private key that can be read ({error})", NEW) from error
-    if not isinstance(found, ed25519.Ed25519PrivateKey):
-        raise _refusal("sign", called, type(found).__name__, NEW)
-    return found
 
 
 def public_keys(folder: Path, given: Sequence[Key] | None) -> list[Any]:
@@ -63,19 +63,24 @@ def public_keys(folder: Path, given: Sequence[Key] | None) -> list[Any]:
                 "expected a key from elsewhere"
             )
         data, called = _key_data(item, "trusted_keys")
-        try:
-            key = serialization.load_pem_public_key(data)
-        except ValueError as error:
-            got = "no public key that can be read"
-            raise _refusal("trusted_keys", called, got, PUBLIC_PART) from error
-        if not isinstance(key, ed25519.Ed25519PublicKey):
-            raise _refusal("trusted_keys", called, type(key).__name__, PUBLIC_PART)
-        keys.append(key)
+        load = functools.partial(serialization.load_pem_public_key, data)
+        place = f"trusted_keys: {called}"
+        keys.append(_checked(load, ed25519.Ed25519PublicKey, place, "public", PUBLIC_PART))
     return keys
 
 
-def _refusal(argument: str, called: str, got: str, expected: str) -> ValueError:
-    return ValueError(f"{argument}: {called}: got {got}, expected {expected}")
+def _checked(
+    load: Callable[[], Any], kind: type[Any], place: str, secrecy: str, expected: str
+) -> Any:
+    """The key that `load` reads, if it is of this kind."""
+    try:
+        key = load()
+    except ValueError as error:
+        got = f"no {secrecy} key that can be read ({error})"
+        raise ValueError(f"{place}: got {got}, expected {expected}") from error
+    if not isinstance(key, kind):
+        raise ValueError(f"{place}: got {type(key).__name__}, expected {expected}")
+    return key
 
 
 def _key_data(key: Key, argument: str) -> tuple[bytes, str]:

@@ -16,7 +16,7 @@ _LONGEST = 1 << 22  # bytes of a file whose size nobody stated: signature.json, 
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[int]:
-    """The folder, which stays the same one if its path comes to mean another."""
+    """A descriptor of the folder, which is the same folder even if its path is replaced."""
     try:
         root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except NotADirectoryError as error:

@@ -40,7 +40,10 @@ def functional_of(info: OpInfo) -> OpInfo:
         for other in library.ops.values():
             if (other.namespace, other.in_place) == (info.namespace, info.name):
                 return other
-    raise ValueError(f"{info.qualified}: no op of the library is its form without writes")
+    raise ValueError(
+        f"{info.qualified}: got no op without writes in its library, expected one that is "
+        f"described with functional_of(describe_{info.name}())"
+    )
 
 
 class Writer(Module):

@@ -1,5 +1,5 @@
-"""Every family of the conformance tests on ops with attributes of every kind, and what is wrong
-with an attribute in the same words everywhere."""
+"""Every family of the conformance suite on ops with attributes of every kind; mistakes in
+attributes are refused with the same text in every runtime."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Every family of the conformance tests, in every runtime, on ops that myops has none of."""
+"""Every family of the conformance suite, in every runtime, on ops unlike those of myops."""
 
 import copy
 import pickle

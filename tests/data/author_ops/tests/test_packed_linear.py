@@ -111,7 +111,8 @@ def test_every_element_of_a_small_weight_is_looked_at():
 
 
 def test_the_documented_limit():
-    """One element of a large weight, through `.data`: not seen until somebody says it."""
+    """A change of one element of a large weight through `.data` is not noticed until it is
+    reported."""
     calls = Calls("frozen", "large")
     for _ in range(3):
         calls.check()
@@ -202,7 +203,7 @@ def test_numpy(size):
     whole = np.random.randn(*weight.shape)
     weight = whole[:]
     weight.flags.writeable = False
-    for _ in range(3):  # somebody else can write to it
+    for _ in range(3):  # it can be written through `whole`
         check()
         whole += 1
     whole.flags.writeable = False  # but not to what is left of it
@@ -227,7 +228,7 @@ def _kernels(call):
 
 @pytest.mark.parametrize("way", ["eager", "no_grad", "torch.ops", "compile", "numpy"])
 def test_it_is_packed_once(way):
-    """The first call only notes the weight; one that changes at each call is never packed."""
+    """The first call only records the weight; one that changes before each call is never packed."""
     x, weight = torch.randn(1, 1024), torch.nn.Parameter(torch.randn(2048, 1024))
     if way == "numpy":
         info = myops.op_library("author_ops").ops["packed_linear"]

@@ -79,7 +79,7 @@ def test_a_constant_of_a_model():
 
 
 def test_two_nodes_hand_strings_on():
-    """And the memory of a result is nobody else's."""
+    """The memory of a result is not shared."""
     first = model("a")
     node = onnx.NodeProto.FromString(first.graph.node[0].SerializeToString())
     node.input[0], node.output[0], node.output[1] = "labelled", "twice", "lengths_2"

@@ -1,4 +1,4 @@
-// Ops that add a number, as many as somebody's generator writes.
+// Ops that add a number, as a generator of code would write them, in any number.
 #pragma once
 
 #include "myops/op.h"

@@ -1,6 +1,6 @@
-"""author_ops: ops as somebody else would write them, each with something that ours do not have: an
-output whose dtype no input has, numbers that are refused, a single dtype, lengths that the data
-decides, lists of tensors, optional outputs, writes into an input."""
+"""author_ops: ops of another author, each with a feature that ours do not use: an output whose
+dtype no input has, refusals by numbers, a single dtype, lengths that the data decides, lists of
+tensors, optional outputs, writes into an input."""
 
 from __future__ import annotations
 

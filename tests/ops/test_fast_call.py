@@ -1,4 +1,4 @@
-"""Calls without torch's dispatcher: when they are made, and when they must not be made."""
+"""Fast calls: when a call uses no dispatcher, and when it must use it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ each_call = pytest.mark.parametrize("name", CALLS)
 
 @pytest.fixture(params=["built for this torch", "for every torch"])
 def direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each call of an op went past the dispatcher, for both ways to ask torch."""
+    """Whether each call of an op was a fast call, with and without the module built for this
+    torch."""
     seen: list[bool] = []
     internals = None
     if request.param == "built for this torch":
@@ -85,7 +86,7 @@ def through_the_dispatcher(name: str, x: torch.Tensor) -> torch.Tensor:
 @each_call
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_equal_to_the_dispatcher(
+def test_fast_calls_equal_calls_through_the_dispatcher(
     direct: list[bool], name: str, dtype: torch.dtype, layout: torch.memory_format
 ) -> None:
     x = X.to(dtype).contiguous(memory_format=layout)
@@ -98,7 +99,7 @@ def test_equal_to_the_dispatcher(
 
 
 @each_call
-def test_who_watches_sees_the_call(direct: list[bool], name: str) -> None:
+def test_observed_calls_go_through_the_dispatcher(direct: list[bool], name: str) -> None:
     class Functions(TorchFunctionMode):
         names: tuple[str, ...] = ()
 
@@ -118,13 +119,13 @@ def test_who_watches_sees_the_call(direct: list[bool], name: str) -> None:
     assert f"myops::{OPS[name]}" in str(traced.inlined_graph)
     assert direct == [False] * 3
     stacked = torch.vmap(CALLS[name])(torch.stack([X, X]))
-    assert not direct[3]  # what the rule of the op calls inside is plain again
+    assert not direct[3]  # the call that the vmap rule of the op makes inside
     assert torch.equal(stacked[1], CALLS[name](X))
     assert direct[-1]
 
 
 @each_call
-def test_nobody_else_keeps_the_result(direct: list[bool], name: str) -> None:
+def test_results_have_one_owner(direct: list[bool], name: str) -> None:
     result = CALLS[name](X)
     assert direct == [True]
     assert owners(result) == owners(torch.add(X, X))
@@ -137,7 +138,7 @@ def owners(tensor: Any) -> int:
 
 
 @each_call
-def test_gradients(direct: list[bool], name: str) -> None:
+def test_calls_with_gradients_go_through_the_dispatcher(direct: list[bool], name: str) -> None:
     x = X.clone().requires_grad_()
     CALLS[name](x).sum().backward()
     assert x.grad is not None
@@ -150,7 +151,7 @@ def test_gradients(direct: list[bool], name: str) -> None:
     assert not direct[-1]
 
 
-def test_other_threads_run_during_a_long_call(direct: list[bool]) -> None:
+def test_other_threads_run_during_long_calls(direct: list[bool]) -> None:
     x = torch.zeros(4_000_000)
     out = torch.empty_like(x)
     ticks, ending = 0, threading.Event()
@@ -162,7 +163,7 @@ def test_other_threads_run_during_a_long_call(direct: list[bool]) -> None:
             time.sleep(0)
 
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(100)  # seconds: it runs only where this thread lets it
+    sys.setswitchinterval(100)  # seconds: it runs only when this thread releases the interpreter
     thread = threading.Thread(target=tick)
     try:
         thread.start()
@@ -177,10 +178,10 @@ def test_other_threads_run_during_a_long_call(direct: list[bool]) -> None:
         sys.setswitchinterval(interval)
         thread.join()
     assert all(direct)
-    assert most >= 100  # during one call; the questions before it alone make three
+    assert most >= 100  # during one call; its checks alone allow three
 
 
-def test_tensors_that_are_not_what_they_look_like(direct: list[bool]) -> None:
+def test_unusual_tensors_go_through_the_dispatcher(direct: list[bool]) -> None:
     class Tagged(torch.Tensor):
         pass
 
@@ -197,10 +198,10 @@ def test_tensors_that_are_not_what_they_look_like(direct: list[bool]) -> None:
     with FakeTensorMode(), pytest.raises(AssertionError, match=r"FakeTensor|fake"):
         CALLS["my_add"](X)  # a real tensor among fakes, which the mode refuses
     assert not any(direct)
-    assert myops.my_add(X.mT, X.mT).equal(3 * X.mT)  # copied by the dispatcher's adapter, or walked
+    assert myops.my_add(X.mT, X.mT).equal(3 * X.mT)  # copied, or read with strides
 
 
-def test_copies_that_torch_puts_off(direct: list[bool]) -> None:
+def test_lazy_clones_are_copied_before_a_write(direct: list[bool]) -> None:
     x = torch.ones(3)
     lazy = torch._lazy_clone(x)
     assert myops.my_add(lazy, lazy).equal(torch.full((3,), 3.0))
@@ -214,7 +215,7 @@ def test_copies_that_torch_puts_off(direct: list[bool]) -> None:
             call(lazy, torch.ones(3), out=lazy)
 
 
-def test_attributes_are_a_dict_or_any_other_mapping(direct: list[bool]) -> None:
+def test_attributes_may_be_any_mapping(direct: list[bool]) -> None:
     op = importlib.import_module("myops.ops.resize")._resize
     inputs = (X, None, [1.0, 1.0, 2.0, 2.0], None)
     expected = op.call(inputs, {"mode": "linear"})
@@ -225,7 +226,7 @@ def test_attributes_are_a_dict_or_any_other_mapping(direct: list[bool]) -> None:
     assert direct == [True, False, False]
 
 
-def test_out_is_counted_as_written(direct: list[bool]) -> None:
+def test_out_has_a_new_version_after_a_call(direct: list[bool]) -> None:
     x = torch.randn(3, requires_grad=True)
     out = torch.ones(3)
     product = x * out
@@ -239,7 +240,7 @@ def test_out_is_counted_as_written(direct: list[bool]) -> None:
         assert myops.my_add(out, out, out=inside) is inside
 
 
-def test_refusals_have_the_same_words(direct: list[bool]) -> None:
+def test_refusals_have_the_text_of_the_dispatcher(direct: list[bool]) -> None:
     def refusal(call: Callable[[], Any]) -> str:
         with pytest.raises(RuntimeError) as caught:
             call()
@@ -258,7 +259,7 @@ def test_refusals_have_the_same_words(direct: list[bool]) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_torchs_threads(direct: list[bool], threads: int) -> None:
+def test_calls_use_the_number_of_threads_of_torch(direct: list[bool], threads: int) -> None:
     x = torch.randn(8, 3, 200, 200)
     before = torch.get_num_threads()
     try:
@@ -273,7 +274,7 @@ def test_torchs_threads(direct: list[bool], threads: int) -> None:
     assert all(direct)
 
 
-def test_another_torch_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_torch_version_uses_no_internals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch_internals.table("1.2.3+other", "0123456789") is None
 
     def broken(name: str) -> None:
@@ -285,7 +286,7 @@ def test_another_torch_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("key", [5, None, b"mode", ("mode",), "\ud800"])
-def test_names_of_attributes_that_are_none(direct: list[bool], key: Any) -> None:
+def test_wrong_attribute_names_are_refused(direct: list[bool], key: Any) -> None:
     op = importlib.import_module("myops.ops.resize")._resize
     inputs = (X, None, [1.0, 1.0, 2.0, 2.0], None)
     ways: list[Callable[[], Any]] = [
@@ -303,7 +304,7 @@ def test_names_of_attributes_that_are_none(direct: list[bool], key: Any) -> None
 
 
 @pytest.mark.parametrize("name", ["uint1", "uint4", "uint7", "int2", "int4"])
-def test_integers_of_fewer_bits_are_not_those_of_eight(direct: list[bool], name: str) -> None:
+def test_integers_of_fewer_than_8_bits_are_refused(direct: list[bool], name: str) -> None:
     """DLPack calls them the same."""
     for whole in (torch.uint8, torch.int8):
         x = torch.ones(1, 1, 2, 2, dtype=whole).view(getattr(torch, name))

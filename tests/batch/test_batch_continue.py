@@ -1,4 +1,5 @@
-"""Nothing is lost: runs that are killed, that meet a full disk, that meet each other."""
+"""Runs that are killed, that find a full disk, or that use one output at the same time lose no
+row."""
 
 from __future__ import annotations
 
@@ -46,8 +47,9 @@ def wait_for(condition: Any, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_that_is_ended_goes_on(ending: int, tmp_path: Path) -> None:
-    """After kill -9 and after Ctrl-C: what is there is whole, and is not done again."""
+def test_a_killed_run_continues(ending: int, tmp_path: Path) -> None:
+    """After kill -9 and after Ctrl-C, the files that exist are complete and are not written
+    again."""
     for place in range(40):
         np.save(tmp_path / f"{place:02d}.npy", np.float32([[place]]))
     model = models.slow(tmp_path, 900)  # a run of seconds
@@ -61,7 +63,7 @@ def test_a_run_that_is_ended_goes_on(ending: int, tmp_path: Path) -> None:
     settled = sum("done" in item for item in journal(output))
     assert settled < 40
     for data in models.outputs_of(output).values():
-        assert data.startswith(b"PK") or data == b""  # whole, or what never got its name
+        assert data.startswith(b"PK") or data == b""  # complete, or not yet renamed
     whole = {name: data for name, data in models.outputs_of(output).items() if name[0] != "."}
     result = myops.batch.run(output=output, **words)
     assert (result.done, result.before) == (40, settled)
@@ -80,8 +82,8 @@ def words(tmp_path: Path) -> dict[str, Any]:
             "output": str(tmp_path / "out"), "constants": {"factor": 2}}  # fmt: skip
 
 
-def test_other_runs_are_not_mixed(words: dict[str, Any], tmp_path: Path) -> None:
-    """The model, the source or an option has changed: refused, with what it was."""
+def test_a_changed_model_source_or_option_is_refused(words: dict[str, Any], tmp_path: Path) -> None:
+    """If the model, the source or an option has changed, the error states the earlier value."""
     myops.batch.run(**words)
     before = models.outputs_of(tmp_path / "out")
     with pytest.raises(ValueError, match=r"options was|constants was .*2\.0.*is .*3\.0"):
@@ -95,13 +97,13 @@ def test_other_runs_are_not_mixed(words: dict[str, Any], tmp_path: Path) -> None
         myops.batch.run(**words)
     np.save(words["source"], np.arange(3000, dtype=np.float32).reshape(1000, 3))
     with open(words["model"], "ab") as stream:
-        stream.write(b"\x3a\x00")  # an empty graph more, which changes nothing
+        stream.write(b"\x3a\x00")  # another empty graph, which changes nothing
     with pytest.raises(ValueError, match="model has changed"):
         myops.batch.run(**words)
     assert models.outputs_of(tmp_path / "out") == before
 
 
-def test_weights_in_another_file_are_part_of_the_model(tmp_path: Path) -> None:
+def test_changed_external_weights_are_refused(tmp_path: Path) -> None:
     import onnx
 
     from myops.batch._identity import external_files
@@ -117,8 +119,8 @@ def test_weights_in_another_file_are_part_of_the_model(tmp_path: Path) -> None:
         myops.batch.run(path, tmp_path / "x.npy", tmp_path / "out")
 
 
-def test_a_folder_with_something_else(words: dict[str, Any], tmp_path: Path) -> None:
-    """Also the folder of the source: nothing of a user's is overwritten."""
+def test_a_folder_with_other_files_is_refused(words: dict[str, Any], tmp_path: Path) -> None:
+    """Also the folder of the source: no file of a user is overwritten."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious.txt").write_text("mine")
     with pytest.raises(ValueError, match=r"holds 'precious\.txt'"):
@@ -131,8 +133,8 @@ def test_a_folder_with_something_else(words: dict[str, Any], tmp_path: Path) -> 
     assert (tmp_path / "a.png").read_bytes() == before
 
 
-def test_outputs_that_cannot_be_meant(words: dict[str, Any], tmp_path: Path) -> None:
-    """An unset variable of a shell, the source, the model."""
+def test_implausible_outputs_are_refused(words: dict[str, Any], tmp_path: Path) -> None:
+    """The path of an unset shell variable, the source, the model."""
     for output, message in (
         ("", "output: got an empty text"),
         (words["source"], r"output: all files of the source are .*x\.npy"),
@@ -145,8 +147,8 @@ def test_outputs_that_cannot_be_meant(words: dict[str, Any], tmp_path: Path) -> 
         assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_an_output_inside_of_the_source(tmp_path: Path) -> None:
-    """What the run has written is no source of the next."""
+def test_an_output_inside_of_the_source_is_not_read(tmp_path: Path) -> None:
+    """Files that a run has written are no source of the next run."""
     Image.new("RGB", (3, 3)).save(tmp_path / "a.png")
     model = models.identity(tmp_path, models.UINT8, ("h", "w", 3))
     for _ in range(2):
@@ -154,7 +156,7 @@ def test_an_output_inside_of_the_source(tmp_path: Path) -> None:
         assert (result.rows, result.done) == (1, 1)
 
 
-def test_two_runs_on_one_output(words: dict[str, Any], tmp_path: Path) -> None:
+def test_two_runs_on_one_output_are_refused(words: dict[str, Any], tmp_path: Path) -> None:
     state = _state.State(_single.target(words["output"]))
     state.lock()
     with pytest.raises(_state.LockedError, match=f"process {os.getpid()} on"):
@@ -175,8 +177,8 @@ except OSError as error:
 
 
 @pytest.mark.parametrize("limit", [5, 300, 5000])  # for the lock, the manifest, a part
-def test_no_room_for_a_file(limit: int, words: dict[str, Any], tmp_path: Path) -> None:
-    """A disk that is full ends the run, and fails no row; nothing half written stays."""
+def test_a_full_disk_ends_the_run(limit: int, words: dict[str, Any], tmp_path: Path) -> None:
+    """A full disk ends the run, but fails no row; no incomplete file remains."""
     x = np.arange(60000, dtype=np.float32).reshape(20000, 3)
     np.save(words["source"], x)
     done = subprocess.run([sys.executable, "-c", FULL, json.dumps(words), str(limit)],
@@ -190,7 +192,7 @@ def test_no_room_for_a_file(limit: int, words: dict[str, Any], tmp_path: Path) -
     np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], x * 2)
 
 
-def test_rows_are_run_again_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_failed_rows_are_run_again_on_request(tmp_path: Path) -> None:
     folder = tmp_path / "photos"
     folder.mkdir()
     Image.new("RGB", (3, 3)).save(folder / "good.png")
@@ -207,7 +209,7 @@ def test_rows_are_run_again_when_that_is_asked_for(tmp_path: Path) -> None:
 
 
 def decoder(folder: Path) -> tuple[Path, str]:
-    """A model that ends the process for bytes that are no picture, and the library it needs."""
+    """A model that ends the process for bytes that are no picture, and its library."""
     from onnx import helper
 
     extensions = pytest.importorskip("onnxruntime_extensions", reason="of the extra pyops")
@@ -227,8 +229,8 @@ def files(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_row_that_ends_the_process(files: Path, tmp_path: Path) -> None:
-    """In a process of its own it costs that row."""
+def test_a_row_that_ends_the_process_fails_alone(files: Path, tmp_path: Path) -> None:
+    """With a process for each row, only that row fails."""
     model, library = decoder(tmp_path)
     result = myops.batch.run(model, files, tmp_path / "out", libraries=[library], isolate=True,
                              format="npz")  # fmt: skip
@@ -236,8 +238,8 @@ def test_a_row_that_ends_the_process(files: Path, tmp_path: Path) -> None:
     assert "The process that ran it ended: " in models.failures(result)["3.png"]
 
 
-def test_a_run_that_a_row_has_ended_goes_on_past_it(files: Path, tmp_path: Path) -> None:
-    """The shard in which it ended is run in a process of its own."""
+def test_a_run_continues_after_a_row_that_ended_it(files: Path, tmp_path: Path) -> None:
+    """The shard in which the process ended is run in a process of its own."""
     model, library = decoder(tmp_path)
     words: dict[str, Any] = {"model": model, "source": files, "output": tmp_path / "out",
                              "libraries": [library], "format": "npz"}  # fmt: skip
@@ -249,10 +251,10 @@ def test_a_run_that_a_row_has_ended_goes_on_past_it(files: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("workers", "readers"), [(1, 0), (2, 1)])
-def test_memory_is_bounded(
+def test_few_pictures_are_in_memory(
     workers: int, readers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of pictures, as many are in memory as there are threads, however many there are."""
+    """Only as many pictures are in memory as there are threads."""
     folder = tmp_path / "photos"
     folder.mkdir()
     for place in range(120):
@@ -268,7 +270,7 @@ def test_memory_is_bounded(
         return read(path)
 
     def writing(path: str, data: bytes) -> int:
-        time.sleep(0.002)  # a slow sink must hold up the reading
+        time.sleep(0.002)  # slow writing must delay the reading
         with lock:
             live[0] -= path.endswith(".png")
         return write(path, data)
@@ -282,8 +284,8 @@ def test_memory_is_bounded(
     assert result.rows_in_memory <= workers + readers
 
 
-def test_names(tmp_path: Path) -> None:
-    """Two rows never have one output."""
+def test_output_names_are_unique(tmp_path: Path) -> None:
+    """Two rows never have the same output name."""
 
     def planned(*names: str) -> _plan.Plan:
         found = Strings(names)
@@ -299,8 +301,8 @@ def test_names(tmp_path: Path) -> None:
         planned("a.jpg", "a.png", "a.jpg.tif")
 
 
-def test_the_list_of_files_is_small(tmp_path: Path) -> None:
-    """Ten million files need less than 2.5 GB at any moment; a dict of their names needs more."""
+def test_a_list_of_many_files_takes_little_memory(tmp_path: Path) -> None:
+    """Ten million files need less than 2.5 GB at any time; a dict of their names needs more."""
     count = 5_000
     folder = tmp_path / "photographs"
     folder.mkdir()
@@ -318,7 +320,7 @@ def test_the_list_of_files_is_small(tmp_path: Path) -> None:
         assert kept / count < 75, pattern
 
 
-def test_folders_with_equal_names_in_them(tmp_path: Path) -> None:
+def test_equal_names_in_several_folders(tmp_path: Path) -> None:
     for side in ("left", "right"):
         (tmp_path / side).mkdir()
         Image.new("RGB", (2, 2), side and (9, 9, 9)).save(tmp_path / side / "same.png")
@@ -328,7 +330,7 @@ def test_folders_with_equal_names_in_them(tmp_path: Path) -> None:
     assert set(models.outputs_of(tmp_path / "out")) == {"left/same.png", "right/same.png"}
 
 
-def test_a_bucket(tmp_path: Path) -> None:
+def test_a_bucket_as_source_and_output(tmp_path: Path) -> None:
     """Source and output through fsspec; a second run finds everything done."""
     fsspec = pytest.importorskip("fsspec", reason="fsspec is of the extra batch")
     files = fsspec.filesystem("memory")

@@ -1,0 +1,1 @@
+"""What benchmarks/batch.py measures, a file for each subject."""
