@@ -42,7 +42,8 @@ class Planes {
   static int64_t grain(const Plan<Wide>& plan) {
     constexpr int64_t kElements = 1 << 15;
     const int64_t most = std::max<int64_t>(1, kElements / widest(plan) / kTensors) * kTensors;
-    return Plan<Wide>::even_grain(plan.outer, most, kTensors);
+    const int64_t even = Plan<Wide>::even_grain(plan.outer, most);
+    return (even + kTensors - 1) / kTensors * kTensors;
   }
 
   void run(int64_t begin, int64_t end, const T* source, T* target) const {

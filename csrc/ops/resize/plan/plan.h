@@ -71,24 +71,28 @@ struct Plan {
            outer * first.taps.input * first.in_volume == last.taps.input * last.in_volume;
   }
 
-  // Slabs of the first level for one parallel piece, such that it takes some ten microseconds or
-  // more. Longer pieces would leave threads without work, shorter ones would repeat too many rows
-  // at the borders of pieces.
+  // Slabs of the first level for one parallel piece, such that it takes some ten microseconds; more
+  // where kernels make that many rows together. Longer pieces would leave threads without work,
+  // shorter ones would repeat too many rows at the borders of pieces.
   int64_t grain() const {
-    constexpr int64_t kElements = 1 << 15;
+    constexpr int64_t kElements = 1 << 15, kMostElements = 1 << 17, kRows = 16;
     const Level<Weight>& first = levels.front();
-    const int64_t read = first.in_volume * first.taps.input / first.taps.output;
+    const int64_t length = first.taps.output, count = outer * length;
+    const int64_t together = levels.size() > 1 ? kRows : kRows * length;
+    const int64_t read = first.in_volume * first.taps.input / length;
     const int64_t slab = std::max<int64_t>({read, first.out_volume, 1});
-    return even_grain(outer * first.taps.output, std::max<int64_t>(1, kElements / slab),
-                      first.taps.output);
+    const int64_t most =
+        std::max<int64_t>({1, kElements / slab, std::min(together, kMostElements / slab)});
+    const int64_t even = even_grain(count, most);
+    // Whole tensors, where several fit, or whole groups of rows.
+    const int64_t unit = even > together && levels.size() == 1 ? together : length;
+    return even > unit ? (even + unit - 1) / unit * unit : even;
   }
 
-  // As many slabs for each piece as gives all pieces the same work, at most `most` of `count`;
-  // whole tensors of `length` slabs where several fit.
-  static int64_t even_grain(int64_t count, int64_t most, int64_t length) {
+  // How many of `count` make all pieces alike, if `most` are enough for one.
+  static int64_t even_grain(int64_t count, int64_t most) {
     const int64_t pieces = std::max<int64_t>(1, count / most);
-    const int64_t even = (count + pieces - 1) / pieces;
-    return even > length ? (even + length - 1) / length * length : even;
+    return (count + pieces - 1) / pieces;
   }
 };
 
