@@ -47,17 +47,17 @@ inline Vector<double> permute(Vector<double> x, Vector<double> y, Index<double> 
 #endif
 // from[index] in each lane.
 #if MYOPS_VECTOR_BYTES == 64
-inline Vector<float> gather(const float* from, Index<float> index) {
+inline Vector<float> gather_lanes(const float* from, Index<float> index) {
   return (Vector<float>)_mm512_i32gather_ps((__m512i)index, from, 4);
 }
-inline Vector<double> gather(const double* from, Index<double> index) {
+inline Vector<double> gather_lanes(const double* from, Index<double> index) {
   return (Vector<double>)_mm512_i32gather_pd((__m256i)index, from, 8);
 }
 #elif MYOPS_VECTOR_BYTES == 32
-inline Vector<float> gather(const float* from, Index<float> index) {
+inline Vector<float> gather_lanes(const float* from, Index<float> index) {
   return (Vector<float>)_mm256_i32gather_ps(from, (__m256i)index, 4);
 }
-inline Vector<double> gather(const double* from, Index<double> index) {
+inline Vector<double> gather_lanes(const double* from, Index<double> index) {
   return (Vector<double>)_mm256_i32gather_pd(from, (__m128i)index, 8);
 }
 #endif

@@ -18,7 +18,7 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   if (block.strategy == Strategy::Scalar) {
     for (int k = 0; k < kValues; ++k) {
       if constexpr (kPermutes<Wide>) {
-        x[k] = myops::MYOPS_ISA::gather(from, load_as<Index<Wide>>(index + k * L));
+        x[k] = gather_lanes(from, load_as<Index<Wide>>(index + k * L));
       } else {
         Wide part[L];
         for (int64_t i = 0; i < L; ++i) part[i] = from[index[k * L + i]];
