@@ -44,7 +44,7 @@ const std::vector<Call> kCalls = {
     {"slab_sum", false, "linear", {1, 1, 9, 7}, {1, 1, 20, 5}, F16, kFirst, true},
     // Short slabs whose number of taps varies, also 0, up to 1, 2, 3 and 4.
     {"slab_sum", false, "linear", {1, 1, 61, 19}, {1, 1, 12, 2}, F32, kFirst, true},
-    {"slab_sum", false, "linear", {1, 1, 301, 7}, {1, 1, 120, 2}, F64, kFirst, true},
+    {"slab_sum", false, "linear", {1, 1, 701, 7}, {1, 1, 280, 2}, F64, kFirst, true},
     {"slab_sum", false, "cubic", {1, 1, 31, 3}, {1, 1, 24, 2}, F16, kFirst, true},
     {"slab_sum", false, "cubic", {1, 1, 31, 40}, {1, 1, 29, 20}, F32, kFirst, true},
     // Outputs that leave out most of a row's channels.

@@ -78,8 +78,11 @@ struct Plan {
     constexpr int64_t kElements = 1 << 15, kMostElements = 1 << 17, kRows = 16;
     const Level<Weight>& first = levels.front();
     const int64_t length = first.taps.output, count = outer * length;
-    const int64_t together = levels.size() > 1 ? kRows : kRows * length;
-    const int64_t read = first.in_volume * first.taps.input / length;
+    const int64_t input = std::max<int64_t>(first.taps.input, 1);
+    // Rows of the source, of which the ones at the borders are made twice where there are fewer.
+    const int64_t rows = length > input ? 2 * kRows * length / input : kRows;
+    const int64_t together = levels.size() > 1 ? rows : kRows * length;
+    const int64_t read = first.in_volume * input / length;
     const int64_t slab = std::max<int64_t>({read, first.out_volume, 1});
     const int64_t most =
         std::max<int64_t>({1, kElements / slab, std::min(together, kMostElements / slab)});
