@@ -2,7 +2,7 @@
 with all kernels and with all but one.
 
     python benchmarks/ablation.py resize.lanes resize.planes --seed 21 --count 60 --threads 1
-    python benchmarks/ablation.py resize.gather +resize.prefetch --cases
+    python benchmarks/ablation.py resize.gather +resize.streaming --cases
 
 A kernel is turned off by MYOPS_DISABLE_KERNEL, which is read when the library is loaded, so each
 variant has a process of its own; only one of them works at a time, in turns. Configurations that

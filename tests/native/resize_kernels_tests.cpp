@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr Layout kLast = Layout::ChannelsLast;
+constexpr Layout kFirst = Layout::Contiguous, kLast = Layout::ChannelsLast;
 constexpr DType F16 = DType::Float16, F32 = DType::Float32, F64 = DType::Float64, U8 = DType::UInt8;
 
 struct Call {
@@ -29,24 +29,29 @@ const std::vector<Call> kCalls = {
     {"slab_sum", false, "linear", {1, 2, 9, 37}, {1, 2, 5, 37}},
     {"slab_sum", false, "area", {3, 2, 30, 11}, {3, 2, 4, 11}, F64},
     {"slab_sum", false, "cubic", {1, 9, 5, 6}, {1, 9, 8, 11}, F16, kLast},
-    {"slab_sum", false, "linear", {1, 2, 7, 41}, {1, 2, 16, 41}, F32, Layout::Contiguous, true},
+    {"slab_sum", false, "linear", {1, 2, 7, 41}, {1, 2, 16, 41}, F32, kFirst, true},
     {"lanes", false, "linear", {1, 3, 19, 70}, {1, 3, 25, 41}, F16},
     {"lanes", false, "area", {1, 3, 23, 90}, {1, 3, 7, 31}},
     {"lanes", false, "area", {1, 3, 23, 90}, {1, 3, 7, 31}, F64},
-    {"lanes", false, "linear", {1, 3, 9, 70}, {1, 3, 12, 141}, F32, Layout::Contiguous, true},
+    {"lanes", false, "linear", {1, 3, 9, 70}, {1, 3, 12, 141}, F32, kFirst, true},
     {"lanes", false, "cubic", {1, 3, 9, 70}, {1, 3, 5, 30}, F64, kLast, true},
     // Rows shorter than a vector.
     {"lanes", false, "linear", {1, 1, 40, 13}, {1, 1, 17, 6}},
     {"lanes", false, "cubic", {1, 1, 1000, 5}, {1, 1, 1100, 3}, F64},
-    {"lanes", false, "linear", {1, 1, 29, 13}, {1, 1, 15, 6}, F16, Layout::Contiguous, true},
+    {"lanes", false, "linear", {1, 1, 29, 13}, {1, 1, 15, 6}, F16, kFirst, true},
     {"lanes", false, "area", {1, 1, 29, 7}, {1, 1, 50, 2}, F16},
     {"slab_sum", false, "area", {1, 1, 700, 9}, {1, 1, 50, 4}, F64},
-    {"slab_sum", false, "linear", {1, 1, 9, 7}, {1, 1, 20, 5}, F16, Layout::Contiguous, true},
+    {"slab_sum", false, "linear", {1, 1, 9, 7}, {1, 1, 20, 5}, F16, kFirst, true},
+    // Short slabs whose number of taps varies, also 0, up to 1, 2, 3 and 4.
+    {"slab_sum", false, "linear", {1, 1, 61, 19}, {1, 1, 12, 2}, F32, kFirst, true},
+    {"slab_sum", false, "linear", {1, 1, 701, 7}, {1, 1, 280, 2}, F64, kFirst, true},
+    {"slab_sum", false, "cubic", {1, 1, 31, 3}, {1, 1, 24, 2}, F16, kFirst, true},
+    {"slab_sum", false, "cubic", {1, 1, 31, 40}, {1, 1, 29, 20}, F32, kFirst, true},
     // Outputs that leave out most of a row's channels.
     {"slab_sum", false, "linear", {1, 9, 30, 41}, {1, 9, 7, 8}, F16, kLast},
     {"planes", false, "linear", {19, 2, 5, 7}, {19, 2, 3, 11}},
     {"planes", false, "cubic", {19, 2, 5, 7}, {19, 2, 8, 4}, F16},
-    {"planes", false, "area", {33, 1, 6, 6}, {33, 1, 4, 5}, F64, Layout::Contiguous, true},
+    {"planes", false, "area", {33, 1, 6, 6}, {33, 1, 4, 5}, F64, kFirst, true},
     {"planes", false, "linear", {17, 1, 3, 4, 5}, {17, 1, 5, 3, 4}},
     {"row_pairs", true, "linear", {1, 2, 9, 150}, {1, 2, 20, 301}},
     {"row_pairs", true, "linear", {1, 2, 40, 150}, {1, 2, 20, 75}},
@@ -56,6 +61,10 @@ const std::vector<Call> kCalls = {
     {"row_pairs", true, "linear", {1, 3, 21, 99}, {1, 3, 9, 40}, F64, kLast},
     {"row_pairs", false, "linear", {1, 19, 9, 14}, {1, 19, 20, 9}, F32, kLast},
     {"row_pairs", false, "linear", {1, 19, 19, 14}, {1, 19, 8, 9}, F64, kLast},
+    // Taps so far apart that an instruction gathers them.
+    {"row_pairs", true, "linear", {1, 2, 20, 500}, {1, 2, 9, 90}},
+    {"gather", true, "linear", {1, 3, 9, 500}, {1, 3, 20, 61}, F64, kLast},
+    {"gather", true, "linear", {1, 1, 3, 700}, {1, 1, 3, 101}},
     {"gather", true, "cubic", {1, 2, 9, 150}, {1, 2, 5, 301}},
     {"gather", true, "cubic", {1, 2, 9, 150}, {1, 2, 5, 301}, F64},
     {"gather", true, "cubic", {1, 3, 9, 90}, {1, 3, 15, 61}, F64, kLast},
@@ -71,6 +80,17 @@ const std::vector<Call> kCalls = {
     {"nearest_copy", false, "nearest", {1, 3, 40, 9}, {1, 3, 31, 1}, F32, kLast},
     {"nearest_copy", false, "nearest", {1, 3, 40, 11}, {1, 3, 50, 5}, U8},
     {"nearest_slabs", false, "nearest", {1, 2, 9, 150}, {1, 2, 15, 91}, F64},
+    {"nearest_scatter", false, "nearest", {1, 2, 31, 150}, {1, 2, 9, 61}, F32, kFirst, true},
+    {"nearest_scatter", false, "nearest", {2, 3, 40, 7}, {2, 3, 13, 2}, F16, kFirst, true},
+    {"nearest_scatter", false, "nearest", {1, 19, 12, 9}, {1, 19, 5, 4}, F64, kLast, true},
+    {"nearest_scatter", false, "nearest", {1, 5, 12, 9}, {1, 5, 5, 4}, F16, kLast, true},
+    // Slabs that do not fit the L1 cache, with tensors of the next level between.
+    {"nearest_scatter", false, "nearest", {1, 9, 3, 3001}, {1, 4, 3, 1400}, F64, kFirst, true},
+    // Axes that shrink before the last two are combined first; those that grow, from a ring.
+    {"slab_sum", false, "area", {1, 1, 31, 6, 45}, {1, 1, 7, 9, 70}, F32},
+    {"slab_sum", false, "linear", {1, 1, 6, 7, 45}, {1, 1, 31, 3, 20}, F16, kFirst, true},
+    {"slab_sum", false, "linear", {1, 31, 2, 45}, {1, 7, 2, 70}, F64},
+    {"slab_sum", false, "linear", {1, 1, 6, 19, 45}, {1, 1, 13, 9, 20}, F32},
 };
 
 // A tensor of these numbers, rounded to its dtype, in the order of its layout.

@@ -45,6 +45,22 @@ inline Vector<double> permute(Vector<double> x, Vector<double> y, Index<double> 
                                           (__m256d)second);
 }
 #endif
+// from[index] in each lane.
+#if MYOPS_VECTOR_BYTES == 64
+inline Vector<float> gather_lanes(const float* from, Index<float> index) {
+  return (Vector<float>)_mm512_i32gather_ps((__m512i)index, from, 4);
+}
+inline Vector<double> gather_lanes(const double* from, Index<double> index) {
+  return (Vector<double>)_mm512_i32gather_pd((__m256i)index, from, 8);
+}
+#elif MYOPS_VECTOR_BYTES == 32
+inline Vector<float> gather_lanes(const float* from, Index<float> index) {
+  return (Vector<float>)_mm256_i32gather_ps(from, (__m256i)index, 4);
+}
+inline Vector<double> gather_lanes(const double* from, Index<double> index) {
+  return (Vector<double>)_mm256_i32gather_pd(from, (__m128i)index, 8);
+}
+#endif
 #if MYOPS_VECTOR_BYTES >= 32
 // (x, y, z)[index].
 template <class V, class I>

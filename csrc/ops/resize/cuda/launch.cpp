@@ -97,23 +97,23 @@ class Resampling {
  private:
   size_t sum_size() const { return dtype_ == DType::Float64 ? sizeof(double) : sizeof(float); }
 
-  // The last axis first; but rows before columns if this leaves fewer rows.
+  // The axes that are resampled before those behind them, then the others, the last one first.
   std::vector<size_t> order_of_passes() const {
-    std::vector<size_t> passes;
+    std::vector<size_t> first, others;
+    int64_t inner_from = 1, inner_to = 1;
     for (size_t axis = axes_.size(); axis-- > 0;) {
-      if (!is_identity(settings_, axes_[axis])) passes.push_back(axis);
+      const int64_t from = backward_ ? axes_[axis].output : axes_[axis].input;
+      const int64_t to = backward_ ? axes_[axis].input : axes_[axis].output;
+      if (!is_identity(settings_, axes_[axis])) {
+        const size_t behind = first.size() + others.size();
+        const bool before =
+            resamples_first(settings_, backward_, from, to, behind, inner_from, inner_to);
+        (before ? first : others).push_back(axis);
+      }
+      inner_from *= from, inner_to *= to;
     }
-    if (passes.size() < 2) return passes;
-    const size_t columns = passes[0], rows = passes[1];
-    bool adjacent = true;
-    for (size_t axis = rows + 1; axis < columns; ++axis) {
-      adjacent = adjacent && axes_[axis].input == 1;
-    }
-    const Axis& axis = axes_[rows];
-    const bool fewer = backward_ ? axis.input < axis.output : axis.output < axis.input;
-    const bool sums = backward_ || settings_.mode != Mode::Nearest;
-    if (sums && adjacent && fewer) std::swap(passes[0], passes[1]);
-    return passes;
+    others.insert(others.begin(), first.rbegin(), first.rend());
+    return others;
   }
 
   int64_t inner_of(const Shape& lengths, size_t axis) const {

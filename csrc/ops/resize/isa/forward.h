@@ -48,23 +48,17 @@ void forward_plan(const KernelContext& context, const Tables<Wide>& tables, cons
                                     : "nearest_copy";
       });
     }
-    for_each_run(context, plan, nearest.stores(), [&] {
-      return [&, memory = context.scratch(sizeof(T) * static_cast<size_t>(nearest.row_size()))](
-                 int64_t tensor, int64_t begin, int64_t end) {
-        nearest.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
-                     target + (tensor * first.taps.output + begin) * first.out_volume,
-                     nearest.row_size() > 0 ? memory.template as<T>() : nullptr);
-      };
+    for_each_run(context, plan, [&](int64_t tensor, int64_t begin, int64_t end) {
+      nearest.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
+                   target + (tensor * first.taps.output + begin) * first.out_volume);
     });
     return;
   }
   resample(context, plan, tables.last, source, target);
   if (settings.coordinates != Coordinates::TfCropAndResize) return;
-  for_each_run(context, plan, Stores::Plain, [&] {
-    return [&](int64_t tensor, int64_t begin, int64_t end) {
-      paint_outside(plan, 0, begin, end, outside,
-                    target + (tensor * first.taps.output + begin) * first.out_volume);
-    };
+  for_each_run(context, plan, [&](int64_t tensor, int64_t begin, int64_t end) {
+    paint_outside(plan, 0, begin, end, outside,
+                  target + (tensor * first.taps.output + begin) * first.out_volume);
   });
 }
 

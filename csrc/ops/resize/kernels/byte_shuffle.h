@@ -32,14 +32,13 @@ class ByteShuffle {
 
   bool fits() const { return fits_; }  // false: the axis shrinks too much for copy()
 
-  // Writes the bytes [begin, end) of a row to `target`. `next` is prefetched meanwhile.
-  void copy(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
-            const PrefetchRange& next) const {
+  // Writes the bytes [begin, end) of a row to `target`.
+  void copy(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target) const {
     target -= begin;
-    if (used_ == 1) return run<1>(begin, end, source, target, next);
-    if (used_ == 2) return run<2>(begin, end, source, target, next);
-    if (used_ == 3) return run<3>(begin, end, source, target, next);
-    run<4>(begin, end, source, target, next);
+    if (used_ == 1) return run<1>(begin, end, source, target);
+    if (used_ == 2) return run<2>(begin, end, source, target);
+    if (used_ == 3) return run<3>(begin, end, source, target);
+    run<4>(begin, end, source, target);
   }
 
  private:
@@ -63,8 +62,7 @@ class ByteShuffle {
   template <class Weight>
   void add_chunk(const TapTable<Weight>& taps, int64_t run, int64_t chunk);
   template <int kPieces>
-  void run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
-           const PrefetchRange& next) const;
+  void run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target) const;
 
   int64_t size_, source_size_;  // bytes of a row of the result and of the source
   bool fits_ = true;
@@ -104,10 +102,8 @@ void ByteShuffle::add_chunk(const TapTable<Weight>& taps, int64_t run, int64_t c
 }
 
 template <int kPieces>
-void ByteShuffle::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
-                      const PrefetchRange& given) const {
+void ByteShuffle::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target) const {
   constexpr int64_t kMany = MYOPS_VECTOR_BYTES / kChunk;
-  const PrefetchRange next = given;
   const int32_t* first[kPieces];
   const uint8_t* index[kPieces];
   for (int k = 0; k < kPieces; ++k) {
@@ -133,9 +129,7 @@ void ByteShuffle::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t
   };
   if (chunk * kChunk < begin) make_part(), ++chunk;
   for (; (chunk + kMany) * kChunk <= end; chunk += kMany) {
-    uint8_t* to = target + chunk * kChunk;
-    next.prefetch(chunk * kChunk, MYOPS_VECTOR_BYTES);
-    store(to, make(Chunks()));
+    store(target + chunk * kChunk, make(Chunks()));
   }
   for (; (chunk + 1) * kChunk <= end; ++chunk) store(target + chunk * kChunk, make(Chunk()));
   if (chunk * kChunk < end) make_part();

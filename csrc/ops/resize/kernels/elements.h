@@ -27,6 +27,19 @@ inline T to_element(Wide value) {
   }
 }
 
+// A copy of a few elements, for which a call of memcpy() would cost more than the copy.
+template <class T>
+MYOPS_INLINE void copy_run(const T* from, int64_t count, T* to) {
+  constexpr int64_t kRun = MYOPS_VECTOR_BYTES / sizeof(T);
+  using V = Lanes<uint8_t, MYOPS_VECTOR_BYTES>;
+  if (count < kRun) {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+    return;
+  }
+  for (int64_t i = 0; i + kRun <= count; i += kRun) store(to + i, load_as<V>(from + i));
+  if (count % kRun != 0) store(to + count - kRun, load_as<V>(from + count - kRun));
+}
+
 // A copy with non-temporal stores.
 template <class T>
 void stream_copy(const T* source, int64_t count, T* target) {

@@ -8,64 +8,14 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Memory that will be used soon. A pass that works within the caches uses no memory bandwidth, so
-// it prefetches a part of this range at each step.
-struct PrefetchRange {
-  const void* begin = nullptr;
-  int64_t bytes = 0;  // for each element of a row
-
-  // For the elements [first, first + count) of the row.
-  MYOPS_INLINE void prefetch(int64_t first, int64_t count) const {
-    constexpr int64_t kMost = 64 << 10;  // limits steps over ranges of which little is used
-    const char* at = static_cast<const char*>(begin) + first * bytes;
-    const int64_t end = std::min(count * bytes, kMost);
-    for (int64_t i = 0; i < end; i += 64) __builtin_prefetch(at + i);
-  }
-};
-
-// The prefetch distance for the source, before an element of the result and from it on. In short
-// source rows the prefetched place is in the next row; in long rows it is farther on in the same
-// row, because the L1 cache would lose lines of the next row before they are used (1080p by 1/2,
-// channels innermost: a tenth less time, linear; a fifth, nearest).
-struct PrefetchDistance {
-  int64_t split, before, after;
-
-  // For a row of `elements` made from a source row of `size`; the next source row begins `next`
-  // behind it.
-  template <class T>
-  static PrefetchDistance of(int64_t size, int64_t elements, int64_t next) {
-    constexpr int64_t kLong = 7680 / static_cast<int64_t>(sizeof(T)), L = kLanes<T>;
-    const int64_t distance = std::min(size, kLong);
-    // (size - distance) * elements / size, a product that long rows take beyond int64.
-    const int64_t split = elements - (elements * distance + size - 1) / size;
-    return {split / L * L, distance, next - size + distance};
-  }
-};
-
 // Rows of a result, all made from the same columns of their own source rows. Several short rows are
 // made together, so that the tables of the columns are loaded once.
-template <class Wide, class T, class Sources = const Wide* const*>
+template <class Wide, class Sources = const Wide* const*>
 struct GatherRows {
-  Sources sources;            // [row]: element 0 of each source row
-  int64_t count;              // more than one only for plain or copied rows
-  T* target;                  // element 0 of the first row, made or not
-  int64_t step;               // from one row of the target to the next
-  int64_t prefetch_distance;  // prefetch distance of the stores; 0: none
-  PrefetchRange next;
-  bool non_temporal = false;  // every block is aligned for stream()
-
-  // Whether rows are stored without prefetching or non-temporal stores.
-  bool is_plain() const {
-    return std::is_same_v<T, Wide> && !non_temporal && prefetch_distance == 0 && next.bytes == 0;
-  }
-
-  MYOPS_INLINE void put(T* to, const Vector<Wide>& values) const {
-    if constexpr (std::is_same_v<T, Wide>) {
-      if (non_temporal) return stream(to, values);
-    }
-    if (prefetch_distance > 0) __builtin_prefetch(to + prefetch_distance, 1);
-    store_narrow<Wide>(to, values);
-  }
+  Sources sources;  // [row]: element 0 of each source row
+  int64_t count;
+  Wide* target;  // element 0 of the first row, made or not
+  int64_t step;  // from one row of the target to the next
 };
 
 // Source rows by their indices.
@@ -87,13 +37,12 @@ class Gather {
   bool is_fast() const { return table_.is_fast(); }
 
   // Makes the elements [begin, end) of each row.
-  template <class T>
-  void sum(int64_t begin, int64_t end, const GatherRows<Wide, T>& rows) const {
+  void sum(int64_t begin, int64_t end, const GatherRows<Wide>& rows) const {
     if (table_.width() == 4) return run<4>(begin, end, rows);
     run<2>(begin, end, rows);
   }
   // As sum(), for elements with one tap, which is copied.
-  using Copied = GatherRows<Wide, Wide, IndexedRows<Wide>>;
+  using Copied = GatherRows<Wide, IndexedRows<Wide>>;
   void copy(int64_t begin, int64_t end, const Copied& rows) const { run<0>(begin, end, rows); }
 
   using V = Vector<Wide>;
@@ -118,16 +67,12 @@ class Gather {
 
   template <int kTaps, class AnyRows>
   void run(int64_t begin, int64_t end, const AnyRows& rows) const;
-  template <int kTaps, Strategy kStrategy, int kCycle, class T>
-  int64_t run_row(int64_t first, int64_t end, const GatherRows<Wide, T>& rows) const;
   template <int kTaps, Strategy kStrategy, int kCycle>
   int64_t sum_row(int64_t first, int64_t end, const Wide* source, Wide* target) const;
   template <int kTaps, Strategy kStrategy, int kCycle>
-  int64_t sum_rows(int64_t first, int64_t end, const GatherRows<Wide, Wide>& rows) const;
+  int64_t sum_rows(int64_t first, int64_t end, const GatherRows<Wide>& rows) const;
   template <Strategy kStrategy, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
-  template <Strategy kStrategy, int kCycle, class Put>
-  int64_t copy_rows(int64_t first, int64_t end, const Copied& rows, Put put) const;
   // Returns a function that loads the tables of a block.
   template <int kTaps, Strategy kStrategy>
   auto sum_loader() const {
@@ -145,7 +90,6 @@ class Gather {
 template <class Wide>
 template <int kTaps, class AnyRows>
 void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
-  const bool is_plain = rows.is_plain();
   for (int64_t first = begin / L * L; first < end;) {
     const Block& block = *table_.block(first);
     const bool whole = first >= begin && first + L <= end;
@@ -155,25 +99,20 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
           if constexpr (kTaps == 0) {
             return copy_rows<strategy, cycle>(first, end, rows);
           } else {
-            if constexpr (std::is_same_v<decltype(rows.target), Wide*>) {
-              if (is_plain) return sum_rows<kTaps, strategy, cycle>(first, end, rows);
-            }
-            assert(rows.count == 1);
-            return run_row<kTaps, strategy, cycle>(first, end, rows);
+            return sum_rows<kTaps, strategy, cycle>(first, end, rows);
           }
         });
         continue;
       }
     }
     const int64_t from = std::max(first, begin), to = std::min(first + L, end);
-    rows.next.prefetch(first, L);
     for (int64_t row = 0; row < rows.count; ++row) {
       const V sums = block_of<kTaps>(block, first, rows.sources[row]);
       if (whole) {
-        rows.put(rows.target + row * rows.step + first, sums);
+        store(rows.target + row * rows.step + first, sums);
       } else {
-        std::remove_pointer_t<decltype(rows.target)> part[L];
-        store_narrow<Wide>(part, sums);
+        Wide part[L];
+        store(part, sums);
         std::copy(part + (from - first), part + (to - first), rows.target + row * rows.step + from);
       }
     }
@@ -197,8 +136,7 @@ MYOPS_NOINLINE int64_t Gather<Wide>::sum_row(int64_t first, int64_t end, const W
 // The same for several rows: one by one if the tables stay in registers, otherwise all together.
 template <class Wide>
 template <int kTaps, GatherStrategy kStrategy, int kCycle>
-int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end,
-                               const GatherRows<Wide, Wide>& rows) const {
+int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const GatherRows<Wide>& rows) const {
   if (rows.count == 1 || kCycle > 0) {
     int64_t stop = first;
     for (int64_t row = 0; row < rows.count; ++row) {
@@ -217,21 +155,6 @@ int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end,
                            store(target, block.of([&](int64_t i) { return load(from + i); }));
                          }
                        });
-}
-
-// Whole blocks of one row.
-template <class Wide>
-template <int kTaps, GatherStrategy kStrategy, int kCycle, class T>
-int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const GatherRows<Wide, T>& given) const {
-  const GatherRows<Wide, T> rows = given;
-  const Wide* source = rows.sources[0];
-  return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kStrategy>(),
-                            [&](const auto& block, int64_t low, int64_t at) {
-                              rows.next.prefetch(at, L);
-                              const Wide* from = opaque(source + low);
-                              rows.put(rows.target + at,
-                                       block.of([&](int64_t i) { return load(from + i); }));
-                            });
 }
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -17,9 +17,13 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   if (block.strategy == Strategy::ScalarWideIndex) return scalar<kTaps == 0>(first, source);
   if (block.strategy == Strategy::Scalar) {
     for (int k = 0; k < kValues; ++k) {
-      Wide part[L];
-      for (int64_t i = 0; i < L; ++i) part[i] = from[index[k * L + i]];
-      x[k] = load(part);
+      if constexpr (kPermutes<Wide>) {
+        x[k] = gather_lanes(from, load_as<Index<Wide>>(index + k * L));
+      } else {
+        Wide part[L];
+        for (int64_t i = 0; i < L; ++i) part[i] = from[index[k * L + i]];
+        x[k] = load(part);
+      }
     }
   } else {
     if constexpr (kPermutes<Wide>) {

@@ -9,26 +9,8 @@ namespace myops::resize::MYOPS_ISA {
 // where the blocks end.
 template <class Wide>
 template <GatherStrategy kStrategy, int kCycle>
-int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows) const {
-  if (rows.next.bytes > 0) {
-    return copy_rows<kStrategy, kCycle>(first, end, rows,
-                                        [&](Wide* to, int64_t at, const V& values) {
-                                          rows.next.prefetch(at, L);
-                                          rows.put(to, values);
-                                        });
-  }
-  if (rows.non_temporal) {
-    return copy_rows<kStrategy, kCycle>(
-        first, end, rows, [](Wide* to, int64_t, const V& values) { stream(to, values); });
-  }
-  return copy_rows<kStrategy, kCycle>(
-      first, end, rows, [](Wide* to, int64_t, const V& values) { store(to, values); });
-}
-
-template <class Wide>
-template <GatherStrategy kStrategy, int kCycle, class Put>
-MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows,
-                                               Put put) const {
+MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end,
+                                               const Copied& rows) const {
   const int64_t step = table_.step(), count = rows.count, row_step = rows.step;
   const auto load_places = [index = table_.all_indices(), step](const Block& block) {
     return Places<Wide, 1, kStrategy>(index + block.index, step);
@@ -41,7 +23,7 @@ MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const
     blocks.each([&](const auto& places, int64_t low, int64_t at) {
       V x[1];
       places.pick([&](int64_t i) { return load(source + low + i); }, x);
-      put(target + at, at, x[0]);
+      store(target + at, x[0]);
     });
   }
   return blocks.stop();

@@ -8,7 +8,8 @@
 //   ThreeLoadsPerTap   the same with three; for downscaling by up to 3, and for channels innermost
 //   TwoLoadsAnyOrder   taps that are not consecutive, in two vectors: at the edges, where indices
 //                      repeat
-//   Scalar             anything else, such as sources shorter than a vector
+//   Scalar             anything else, such as sources shorter than a vector: element by element, or
+//                      by the instruction that gathers
 //   ScalarWideIndex    farther apart than an int32 of a table can express: no tables
 //
 // The order matters: up to ThreeLoadsPerTap a loop makes several blocks (gather_loops.h).
@@ -88,10 +89,16 @@ class GatherTable {
 
   int64_t elements() const { return taps_.output * step_; }
   // Whether loops make most of the blocks.
+  bool is_made_by_loops() const {
+    return most_are(
+        [](const Block& block) { return block.strategy <= Strategy::ThreeLoadsPerTap; });
+  }
+  // The same, or two taps are gathered from far apart.
   bool is_fast() const {
-    size_t count = 0;
-    for (const Block& block : blocks_) count += block.strategy <= Strategy::ThreeLoadsPerTap;
-    return 4 * count >= 3 * blocks_.size();
+    return is_made_by_loops() ||
+           (width() == 2 && most_are([](const Block& block) {
+              return block.strategy == Strategy::Scalar && block.high - block.low > 3 * L;
+            }));
   }
   int64_t step() const { return step_; }
   int64_t width() const { return taps_.width; }  // taps of each element, or 0: they differ
@@ -117,6 +124,11 @@ class GatherTable {
   // vectors behind the last.
   static constexpr int64_t kFarthest = std::numeric_limits<int32_t>::max() - 8 * L;
 
+  template <class Holds>
+  bool most_are(const Holds& holds) const {
+    return 4 * std::count_if(blocks_.begin(), blocks_.end(), holds) >=
+           3 * static_cast<int64_t>(blocks_.size());
+  }
   int64_t low() const { return taps_.low * step_; }
   int64_t high() const { return (taps_.high + 1) * step_; }
 

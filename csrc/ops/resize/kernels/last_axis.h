@@ -106,34 +106,31 @@ class LastAxis {
 
   // Whole rows, `pitch` elements apart.
   template <class From, class Out>
-  void rows(int64_t count, const From* const* sources, Stores stores, Out* target,
+  void rows(int64_t count, const From* const* sources, bool streams, Out* target,
             int64_t pitch) const {
     if constexpr (gathers<From, Out>) {
-      if (gather_ != nullptr && stores == Stores::Plain) {
+      if (gather_ != nullptr) {
         return gather_->sum(0, gather_->elements(),
-                            GatherRows<Wide, Out>{sources, count, target, pitch, 0, {}});
+                            GatherRows<Wide>{sources, count, target, pitch});
       }
     }
     if (lanes_ && count > 1) return lanes_->rows(count, sources, target, pitch);
     for (int64_t row = 0; row < count; ++row) {
-      part(0, outputs(), sources[row], stores, target + row * pitch);
+      part(0, outputs(), sources[row], streams, target + row * pitch);
     }
   }
 
   // Outputs [begin, end) of one row.
   template <class From, class Out>
-  void part(int64_t begin, int64_t end, const From* source, Stores stores, Out* target) const {
+  void part(int64_t begin, int64_t end, const From* source, bool streams, Out* target) const {
     if (channels_) {
-      channels_->run(
-          begin, end, [&](int64_t i) { return source + i * stride_; }, stride_, stores, target);
+      channels_->run(begin, end, SlabPlaces<From>{source, stride_}, stride_, streams, target);
       return;
     }
     if constexpr (gathers<From, Out>) {
       if (gather_ != nullptr) {
-        const int64_t distance = stores == Stores::Prefetch ? kPrefetchDistance<Out> : 0;
-        return gather_->sum(
-            begin * stride_, end * stride_,
-            GatherRows<Wide, Out>{&source, 1, target - begin * stride_, 0, distance, {}});
+        return gather_->sum(begin * stride_, end * stride_,
+                            GatherRows<Wide>{&source, 1, target - begin * stride_, 0});
       }
     }
     scalar(begin, end, [&](int64_t i) { return static_cast<Wide>(source[i]); }, target);

@@ -15,50 +15,30 @@ class Nearest {
       : plan_(tables.plan),
         gather_(tables.last.gather ? &*tables.last.gather : nullptr),
         byte_shuffle_(tables.byte_shuffle ? &*tables.byte_shuffle : nullptr),
-        outside_(outside),
-        stores_(plan_.stores(sizeof(T))) {
-    const size_t levels = plan_.levels.size();
-    if (levels > 1 && stores_ == Stores::NonTemporal) {
-      row_size_ = plan_.levels[levels - 2].out_volume;
-    }
-  }
+        outside_(outside) {}
 
-  // Writes the slabs [begin, end) of a level. `row`: memory for a row, or null.
-  void fill(size_t depth, int64_t begin, int64_t end, const T* source, T* target, T* row) const {
+  // Writes the slabs [begin, end) of a level.
+  void fill(size_t depth, int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels[depth];
     const TapTable<Wide>& taps = level.taps;
     const bool last = depth + 1 == plan_.levels.size();
     if (last && fill_row(begin, end, source, target)) return;
-    if (gathers_rows(depth)) {
-      const bool non_temporal = row != nullptr;
-      const bool aligned = level.out_volume % kRun == 0 && can_stream(target);
-      if (!non_temporal || (gather_ != nullptr && aligned)) {
-        return fill_rows(begin, end, source, target, non_temporal);
-      }
-    }
+    if (gathers_rows(depth)) return fill_rows(begin, end, source, target);
     if (copies_short_rows(depth)) return copy_short_rows(begin, end, source, target);
     if (last && copy_runs(begin, end, source, target)) return;
-    // A repeated row is made once in a cached buffer, and copied with non-temporal stores.
-    const bool rows = row != nullptr && depth + 2 == plan_.levels.size();
     int64_t previous = -1;
     for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
       const int64_t index = taps.count(o) == 0 ? -1 : taps.index[taps.first[o]];
       if (index < 0) {
         std::fill(target, target + level.out_volume, outside_);
-      } else if (rows) {
-        if (index != previous) copy_slab(depth, source + index * level.in_volume, row, nullptr);
-        stream_copy(bytes_of(row), level.out_volume * kBytes, bytes_of(target));
       } else if (index == previous) {
         std::copy(target - level.out_volume, target, target);
       } else {
-        copy_slab(depth, source + index * level.in_volume, target, row);
+        copy_slab(depth, source + index * level.in_volume, target);
       }
       previous = index;
     }
   }
-
-  Stores stores() const { return stores_; }
-  int64_t row_size() const { return row_size_; }  // 0: fill() needs no row
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
@@ -98,36 +78,17 @@ class Nearest {
   }
 
   // Rows of the level before the last.
-  void fill_rows(int64_t begin, int64_t end, const T* source, T* target, bool non_temporal) const {
+  void fill_rows(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels[plan_.levels.size() - 2];
     const int64_t size = level.out_volume, input = level.in_volume;
     const int64_t bytes = size * kBytes;
     const int64_t* index = level.taps.index.data();
-    // Hardware prefetching covers consecutive rows, but not rows after a gap. copy(first, last,
-    // next) makes a part of a row.
-    const int64_t gap = level.taps.input / level.taps.output;
-    [[maybe_unused]] const auto in_parts = [&](const T* row, const auto& copy) {
-      if (gap <= 1 || !kernel_enabled("resize.prefetch_loads"))
-        return copy(0, size, PrefetchRange{});
-      const PrefetchDistance distance = PrefetchDistance::of<T>(input, size, gap * input);
-      const int64_t each = input * kBytes / size;
-      if (distance.split > 0) copy(0, distance.split, PrefetchRange{row + distance.before, each});
-      copy(distance.split, size, PrefetchRange{row + distance.after, each});
-    };
     if constexpr (std::is_same_v<T, Wide> && kPermutes<Wide>) {
       // Equal rows are made again, which is as fast as copying them.
       const int64_t together = bytes <= 1024 ? kRowsBytes / bytes : 1;
       for (int64_t o = begin; o < end; o += together, target += together * size) {
         const IndexedRows<Wide> rows{source, input, index + o};
-        const auto copy = [&](int64_t first, int64_t last, const PrefetchRange& next) {
-          const int64_t count = std::min(together, end - o);
-          gather_->copy(first, last, {rows, count, target, size, 0, next, non_temporal});
-        };
-        if (together > 1) {
-          copy(0, size, {});
-        } else {
-          in_parts(rows[0], copy);
-        }
+        gather_->copy(0, size, {rows, std::min(together, end - o), target, size});
       }
     } else {
       for (int64_t o = begin; o < end; ++o, target += size) {
@@ -136,18 +97,14 @@ class Nearest {
           copy_run(target - size, size, target);
           continue;
         }
-        shuffle(0, size, row, target,
-                gap > 1 && kernel_enabled("resize.prefetch_loads")
-                    ? PrefetchRange{row + gap * input, input / size}
-                    : PrefetchRange{});
+        shuffle(0, size, row, target);
       }
     }
   }
 
   // Elements [begin, end) of a row.
-  void shuffle(int64_t begin, int64_t end, const T* source, T* target,
-               const PrefetchRange& next) const {
-    byte_shuffle_->copy(begin * kBytes, end * kBytes, bytes_of(source), bytes_of(target), next);
+  void shuffle(int64_t begin, int64_t end, const T* source, T* target) const {
+    byte_shuffle_->copy(begin * kBytes, end * kBytes, bytes_of(source), bytes_of(target));
   }
 
   static const uint8_t* bytes_of(const T* elements) {
@@ -155,7 +112,7 @@ class Nearest {
   }
   static uint8_t* bytes_of(T* elements) { return reinterpret_cast<uint8_t*>(elements); }
 
-  void copy_slab(size_t depth, const T* from, T* to, T* row) const {
+  void copy_slab(size_t depth, const T* from, T* to) const {
     const Level<Wide>& level = plan_.levels[depth];
     if (depth + 1 == plan_.levels.size()) {
       std::copy(from, from + level.in_volume, to);
@@ -164,7 +121,7 @@ class Nearest {
     const Level<Wide>& next = plan_.levels[depth + 1];
     for (int64_t block = 0; block < level.blocks; ++block) {
       fill(depth + 1, 0, next.taps.output, from + block * next.taps.input * next.in_volume,
-           to + block * next.taps.output * next.out_volume, row);
+           to + block * next.taps.output * next.out_volume);
     }
   }
 
@@ -175,13 +132,12 @@ class Nearest {
       if (gather_ != nullptr) {
         constexpr int64_t kOnly = 0;
         const int64_t first = begin * level.in_volume;
-        gather_->copy(first, end * level.in_volume,
-                      {{source, 0, &kOnly}, 1, target - first, 0, 0, {}});
+        gather_->copy(first, end * level.in_volume, {{source, 0, &kOnly}, 1, target - first, 0});
         return true;
       }
     }
     if (byte_shuffle_ != nullptr) {
-      shuffle(begin * level.in_volume, end * level.in_volume, source, target, {});
+      shuffle(begin * level.in_volume, end * level.in_volume, source, target);
       return true;
     }
     if (level.in_volume != 1 || level.taps.has_empty) return false;
@@ -190,8 +146,7 @@ class Nearest {
     return true;
   }
 
-  // The last level, if many elements are copied together, as with channels innermost: a call of
-  // memcpy() for each such run would cost more than the copy.
+  // The last level, if many elements are copied together, as with channels innermost.
   bool copy_runs(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels.back();
     const int64_t run = level.in_volume;
@@ -202,24 +157,10 @@ class Nearest {
     return true;
   }
 
-  MYOPS_INLINE void copy_run(const T* from, int64_t count, T* to) const {
-    using V = Lanes<uint8_t, MYOPS_VECTOR_BYTES>;
-    if (count < kRun) {
-      std::copy(from, from + count, to);
-      return;
-    }
-    for (int64_t i = 0; i + kRun <= count; i += kRun) {
-      store(to + i, load_as<V>(from + i));
-    }
-    if (count % kRun != 0) store(to + count - kRun, load_as<V>(from + count - kRun));
-  }
-
   const Plan<Wide>& plan_;
   const Gather<Wide>* gather_;       // of the last level, or null
   const ByteShuffle* byte_shuffle_;  // the same
   T outside_;
-  Stores stores_;
-  int64_t row_size_ = 0;
 };
 
 }  // namespace myops::resize::MYOPS_ISA

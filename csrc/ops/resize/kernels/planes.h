@@ -40,8 +40,10 @@ class Planes {
 
   // Tensors per piece of parallel work.
   static int64_t grain(const Plan<Wide>& plan) {
-    constexpr int64_t kElements = 1 << 17;
-    return std::max<int64_t>(1, kElements / widest(plan) / kTensors) * kTensors;
+    constexpr int64_t kElements = 1 << 15;
+    const int64_t most = std::max<int64_t>(1, kElements / widest(plan) / kTensors) * kTensors;
+    const int64_t even = Plan<Wide>::even_grain(plan.outer, most);
+    return (even + kTensors - 1) / kTensors * kTensors;
   }
 
   void run(int64_t begin, int64_t end, const T* source, T* target) const {
@@ -75,28 +77,24 @@ class Planes {
   // before, after) in the order of the sums.
   template <class Pass>
   static void each_pass(const Plan<Wide>& plan, const Pass& pass) {
-    const size_t levels = plan.levels.size();
-    const auto outer = [&](size_t depth, bool next_done) {
-      int64_t count = 1;
+    const std::vector<Level<Wide>>& levels = plan.levels;
+    const size_t last = levels.size() - 1;
+    const auto one = [&](size_t depth) {
+      const Level<Wide>& level = levels[depth];
+      int64_t outer = 1;
       for (size_t i = 0; i < depth; ++i) {
-        const Level<Wide>& level = plan.levels[i];
-        const bool done = next_done && i + 1 == depth;
-        count *= (done ? level.taps.output : level.taps.input) * level.blocks;
+        outer *=
+            (levels[i].first ? levels[i].taps.output : levels[i].taps.input) * levels[i].blocks;
       }
-      return count;
+      const int64_t inner = level.first ? level.in_volume : level.out_volume;
+      pass(depth, outer, inner, level.taps.input * inner, level.taps.output * inner);
     };
-    const auto one = [&](size_t depth, bool rows_first) {
-      const Level<Wide>& level = plan.levels[depth];
-      const bool before = rows_first && depth + 2 == levels;
-      const int64_t inner = before ? level.in_volume : level.out_volume;
-      pass(depth, outer(depth, rows_first && depth + 1 == levels), inner, level.taps.input * inner,
-           level.taps.output * inner);
-    };
-    const bool rows_first = levels > 1 && plan.rows_first(levels - 2);
-    if (rows_first) one(levels - 2, true);
-    one(levels - 1, rows_first);
-    for (size_t depth = levels - 1; depth-- > 0;) {
-      if (!(rows_first && depth + 2 == levels)) one(depth, rows_first);
+    for (size_t depth = 0; depth < last; ++depth) {
+      if (levels[depth].first) one(depth);
+    }
+    one(last);
+    for (size_t depth = last; depth-- > 0;) {
+      if (!levels[depth].first) one(depth);
     }
   }
 
@@ -112,9 +110,8 @@ class Planes {
           const int64_t size = inner * kSlab;
           for (int64_t i = 0; i < outer; ++i) {
             const Wide* tensor = from + i * before * kSlab;
-            sums_[depth].run(
-                0, plan_.levels[depth].taps.output, [&](int64_t at) { return tensor + at * size; },
-                size, Stores::Plain, to + i * after * kSlab);
+            sums_[depth].run(0, plan_.levels[depth].taps.output, SlabPlaces<Wide>{tensor, size},
+                             size, false, to + i * after * kSlab);
           }
           std::swap(from, to);
         });

@@ -8,8 +8,24 @@
 #pragma once
 
 #include "../plan/plan.h"
+#include "gather.h"
 
 namespace myops::resize::MYOPS_ISA {
+
+// Memory that will be used soon. A pass that works within the caches uses no memory bandwidth, so
+// it prefetches a part of this range at each step.
+struct PrefetchRange {
+  const void* begin = nullptr;
+  int64_t bytes = 0;  // for each element of a row
+
+  // For the elements [first, first + count) of the row.
+  MYOPS_INLINE void prefetch(int64_t first, int64_t count) const {
+    constexpr int64_t kMost = 64 << 10;  // limits steps over ranges of which little is used
+    const char* at = static_cast<const char*>(begin) + first * bytes;
+    const int64_t end = std::min(count * bytes, kMost);
+    for (int64_t i = 0; i < end; i += 64) __builtin_prefetch(at + i);
+  }
+};
 
 template <class Wide>
 struct RowBatch {

@@ -11,13 +11,10 @@ struct RowPair {
   static constexpr int64_t kMost = 3;  // rows of the result
 
   const Wide* rows[2];
-  const Wide* weights;        // of both rows, for each row of the result
-  int64_t count;              // of rows of the result
-  int64_t size;               // of a source row
-  int64_t next;               // from each source row to a row to prefetch, for rows first
-  int64_t prefetch_distance;  // see GatherRows
-  bool non_temporal;          // see GatherRows
-  Wide* target;               // the first row; the others follow
+  const Wide* weights;  // of both rows, for each row of the result
+  int64_t count;        // of rows of the result
+  bool non_temporal;    // see Plan::streams()
+  Wide* target;         // the first row; the others follow
 };
 
 // Calls run(std::integral_constant<int, count>()).
@@ -28,20 +25,14 @@ MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
   return run(std::integral_constant<int, 3>());
 }
 
-// Makes whole blocks of one strategy before `stop`; returns their end. With kRowsFirst:
-// sum(weights[0] * rows[0] + weights[1] * rows[1]), for one row, and memory is prefetched `beyond`
-// each element that is read; otherwise weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
+// Makes the whole blocks of one strategy from `first` on; returns their end. With kRowsFirst:
+// sum(weights[0] * rows[0] + weights[1] * rows[1]), for one row; otherwise
+// weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
 template <GatherStrategy kStrategy, int kCycle, bool kRowsFirst, int kRows, class Wide>
-int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, int64_t beyond,
-                 const RowPair<Wide>& pair) {
+int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const RowPair<Wide>& pair) {
   static_assert(!kRowsFirst || kRows == 1);
-  constexpr int64_t L = kLanes<Wide>;
   using V = Vector<Wide>;
-  constexpr int kVectors = kStrategy == GatherStrategy::ThreeLoadsPerTap ? 3
-                           : kStrategy == GatherStrategy::TwoLoadsPerTap ? 2
-                                                                         : 1;
-  const int64_t step = table.step(), size = table.elements(),
-                prefetch_distance = pair.prefetch_distance;
+  const int64_t step = table.step(), size = table.elements();
   const Wide *a = pair.rows[0], *b = pair.rows[1];
   Wide* const target = pair.target;
   const bool non_temporal = pair.non_temporal;
@@ -52,24 +43,18 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
   }
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
-  const bool asks = kernel_enabled("resize.prefetch_loads");
   const auto put = [&](int64_t at, const V& total) MYOPS_INLINED {
     if (non_temporal) return stream(target + at, total);
-    if (prefetch_distance > 0) __builtin_prefetch(target + at + prefetch_distance, 1);
     store(target + at, total);
   };
   return for_blocks<kCycle>(
-      table, first, stop,
+      table, first, size,
       [&](const auto& block) MYOPS_INLINED {
         return BlockSum<Wide, 2, kStrategy>(index + block.index, weight + block.weight, step);
       },
       [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
         const Wide *from_a = opaque(a + low), *from_b = opaque(b + low);
         if constexpr (kRowsFirst) {
-          for (int k = 0; k < (asks ? kVectors : 0); ++k) {
-            __builtin_prefetch(from_a + beyond + k * L);
-            __builtin_prefetch(from_b + beyond + k * L);
-          }
           put(at, block.of([&](int64_t i) MYOPS_INLINED {
             return fma(weight_b[0], load(from_b + i), weight_a[0] * load(from_a + i));
           }));
@@ -88,18 +73,13 @@ template <bool kRowsFirst, int kRows, class Wide>
 void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scratch_row) {
   constexpr int64_t L = kLanes<Wide>;
   const GatherTable<Wide>& table = gather.table();
-  const PrefetchDistance distance =
-      PrefetchDistance::of<Wide>(pair.size, table.elements(), pair.next);
   for (int64_t first = 0; first < table.elements();) {
     const auto& block = *table.block(first);
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
       if (count == L && block.strategy <= GatherStrategy::ThreeLoadsPerTap) {
-        const bool before = kRowsFirst && first < distance.split;
-        const int64_t stop = before ? distance.split : table.elements();
-        const int64_t beyond = before ? distance.before : distance.after;
         first = with_strategy<false>(block, [&](auto strategy, auto cycle) {
-          return run_pair<strategy, cycle, kRowsFirst, kRows>(table, first, stop, beyond, pair);
+          return run_pair<strategy, cycle, kRowsFirst, kRows>(table, first, pair);
         });
         continue;
       }
@@ -111,8 +91,7 @@ void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scrat
     };
     if constexpr (kRowsFirst) {
       const Wide* rows[2] = {pair.rows[0] + block.low, pair.rows[1] + block.low};
-      sum_few<2>(rows, pair.weights, block.high - block.low, Stores::Plain,
-                 scratch_row + block.low);
+      sum_few<2>(rows, pair.weights, block.high - block.low, false, scratch_row + block.low);
       put(0, gather.template block_of<2>(block, first, scratch_row));
     } else {
       const auto a = gather.template block_of<2>(block, first, pair.rows[0]);
@@ -130,7 +109,7 @@ void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scrat
 template <bool kRowsFirst, int kRows, class Wide>
 void sum_pair_of_channels(const TapTable<Wide>& taps, int64_t channels, const RowPair<Wide>& pair) {
   constexpr int64_t L = kLanes<Wide>;
-  const int64_t size = taps.output * channels, prefetch_distance = pair.prefetch_distance;
+  const int64_t size = taps.output * channels;
   Wide weight_a[kRows], weight_b[kRows];
   for (int k = 0; k < kRows; ++k) {
     weight_a[k] = pair.weights[2 * k];
@@ -162,10 +141,7 @@ void sum_pair_of_channels(const TapTable<Wide>& taps, int64_t channels, const Ro
       sums(
           i, [&](const Wide* from) { return load(from); },
           [&](Wide weight) { return broadcast(weight); },
-          [&](Wide* to, const Vector<Wide>& total) {
-            if (prefetch_distance > 0) __builtin_prefetch(to + prefetch_distance, 1);
-            store(to, total);
-          });
+          [&](Wide* to, const Vector<Wide>& total) { store(to, total); });
     }
     for (; i < channels; ++i) {
       sums(
@@ -185,20 +161,16 @@ struct RowPairScratch {
 // Plan::from_row_pairs).
 template <class Wide>
 void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>* gather,
-                    const RowPairScratch<Wide>& memory, int64_t most, Stores stores, int64_t begin,
+                    const RowPairScratch<Wide>& memory, int64_t most, bool streams, int64_t begin,
                     int64_t end, const Wide* source, Wide* target) {
   const size_t depth = plan.levels.size() - 2;
   const Level<Wide>&level = plan.levels[depth], &last = plan.levels.back();
   const int64_t size = level.in_volume, stride = last.in_volume;
-  const bool gathers = gather != nullptr, rows_first = plan.rows_first(depth);
-  const bool non_temporal = stores == Stores::NonTemporal;
+  const bool gathers = gather != nullptr, rows_first = level.first;
   const bool batches =
-      !rows_first && gathers && !non_temporal && makes_row_batches<Wide>(level.out_volume);
+      !rows_first && gathers && !streams && makes_row_batches<Wide>(level.out_volume);
   if (rows_first) most = 1;
   RowPair<Wide> pair;
-  pair.size = size;
-  pair.next = level.taps.input / level.taps.output * size;
-  pair.prefetch_distance = stores == Stores::Prefetch ? kPrefetchDistance<Wide> : 0;
   for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
     const int64_t* index = level.taps.index.data() + 2 * o;
     const int64_t batch = batches ? row_batch_size(index, end - o) : 0;
@@ -214,10 +186,8 @@ void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>* gather,
     for (pair.count = 1; pair.count < std::min(most, end - o); ++pair.count) {
       if (!std::equal(index, index + 2, index + 2 * pair.count)) break;
     }
-    // If one row is aligned and its length is a multiple of the vector, all rows are aligned.
-    pair.non_temporal =
-        non_temporal && gathers && level.out_volume % kLanes<Wide> == 0 && can_stream(target);
-    const bool copied = non_temporal && !pair.non_temporal;
+    pair.non_temporal = streams && gathers;
+    const bool copied = streams && !gathers;
     pair.target = copied ? memory.result : target;
     const auto sum = [&](auto first, auto count) {
       if constexpr (kPermutes<Wide>) {

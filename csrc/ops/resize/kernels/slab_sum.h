@@ -31,7 +31,7 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
 // Stores make(i, load), the vector of the result from element i on, for all elements. load(from):
 // the vector of source elements there, or the part of it that is left.
 template <class Wide, class T, class Make>
-MYOPS_INLINE void for_each_vector(int64_t size, Stores stores, T* target, const Make& make) {
+MYOPS_INLINE void for_each_vector(int64_t size, bool streams, T* target, const Make& make) {
   constexpr int64_t L = kLanes<Wide>;
   const auto whole = [](const auto* from) MYOPS_INLINED { return load_wide<Wide>(from); };
   const auto part = [&](int64_t i, int64_t count) MYOPS_INLINED {
@@ -39,30 +39,26 @@ MYOPS_INLINE void for_each_vector(int64_t size, Stores stores, T* target, const 
     store_part<Wide>(target + i, make(i, load), count);
   };
   if (size < L) return part(0, size);
-  int64_t i = 0;
   if constexpr (std::is_same_v<Wide, T>) {
-    if (stores == Stores::NonTemporal) {
-      i = (L - static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) / sizeof(T)) % L) % L;
-      if (i > 0) part(0, i);
-      for (; i + L <= size; i += L) stream(target + i, make(i, whole));
+    if (streams) {
+      for (int64_t i = 0; i < size; i += L) stream(target + i, make(i, whole));
+      return;
     }
   }
-  const int64_t distance = stores == Stores::Prefetch ? kPrefetchDistance<T> : 0;
-  for (; i < size; i += L) {
+  for (int64_t i = 0; i < size; i += L) {
     i = std::min(i, size - L);  // the last ones a second time
-    if (distance > 0) __builtin_prefetch(target + i + distance, 1);
     store_narrow<Wide>(target + i, make(i, whole));
   }
 }
 
 // kTaps taps.
 template <int kTaps, class From, class Wide, class T>
-MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t size,
-                          Stores stores, T* __restrict target) {
+MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t size, bool streams,
+                          T* __restrict target) {
   const From* from[kTaps];
   Wide weight[kTaps];
   for (int k = 0; k < kTaps; ++k) from[k] = slabs[k], weight[k] = weights[k];
-  for_each_vector<Wide>(size, stores, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
+  for_each_vector<Wide>(size, streams, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
     Vector<Wide> sum = broadcast(weight[0]) * load(from[0] + i);
     for (int k = 1; k < kTaps; ++k) sum = fma(broadcast(weight[k]), load(from[k] + i), sum);
     return sum;
@@ -72,9 +68,9 @@ MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t
 // More than four taps.
 template <class From, class Wide, class T>
 MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_t taps,
-                           int64_t size, Stores stores, T* __restrict target) {
+                           int64_t size, bool streams, T* __restrict target) {
   using V = Vector<Wide>;
-  for_each_vector<Wide>(size, stores, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
+  for_each_vector<Wide>(size, streams, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
     V a{}, b{}, c{}, d{};
     const auto add = [&](V& sum, int64_t k) MYOPS_INLINED {
       sum = fma(broadcast(weights[k]), load(slabs[k] + i), sum);
@@ -91,20 +87,29 @@ MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_
 // At least one tap.
 template <class From, class Wide, class T>
 MYOPS_NOINLINE void sum_slab(const From* const* slabs, const Wide* weights, int64_t taps,
-                             int64_t size, Stores stores, T* target) {
+                             int64_t size, bool streams, T* target) {
   switch (taps) {
     case 1:
-      return sum_few<1>(slabs, weights, size, stores, target);
+      return sum_few<1>(slabs, weights, size, streams, target);
     case 2:
-      return sum_few<2>(slabs, weights, size, stores, target);
+      return sum_few<2>(slabs, weights, size, streams, target);
     case 3:
-      return sum_few<3>(slabs, weights, size, stores, target);
+      return sum_few<3>(slabs, weights, size, streams, target);
     case 4:
-      return sum_few<4>(slabs, weights, size, stores, target);
+      return sum_few<4>(slabs, weights, size, streams, target);
     default:
-      return sum_many(slabs, weights, taps, size, stores, target);
+      return sum_many(slabs, weights, taps, size, streams, target);
   }
 }
+
+// Where source slabs begin: slab i is number i & mask in memory.
+template <class From>
+struct SlabPlaces {
+  const From* begin;
+  int64_t size;
+  int64_t mask = -1;
+  MYOPS_INLINE const From* operator[](int64_t i) const { return begin + (i & mask) * size; }
+};
 
 // The outputs of an axis, one after the other.
 template <class Wide>
@@ -114,20 +119,20 @@ class SlabSum {
     if (taps.widest > kFew) slabs_.emplace(context.scratch(bytes_of<const Wide*>(taps.widest)));
   }
 
-  // Outputs [begin, end), in consecutive slabs of `size` elements from `target` on. slab(i): where
-  // source slab i begins.
-  template <class Slab, class T>
-  void run(int64_t begin, int64_t end, const Slab& slab, int64_t size, Stores stores,
+  // Outputs [begin, end), in consecutive slabs of `size` elements from `target` on.
+  template <class From, class T>
+  void run(int64_t begin, int64_t end, const SlabPlaces<From>& places, int64_t size, bool streams,
            T* target) const {
-    using From = std::remove_cv_t<std::remove_pointer_t<decltype(slab(0))>>;
+    if (size <= kShort) {
+      if (taps_.widest == 1) return run_short<1>(begin, end, places, size, target);
+      if (taps_.widest == 2) return run_short<2>(begin, end, places, size, target);
+      if (taps_.widest == 3) return run_short<3>(begin, end, places, size, target);
+      if (taps_.widest == 4) return run_short<4>(begin, end, places, size, target);
+    }
     const From* few[kFew];
     const From** slabs = slabs_ ? slabs_->as<const From*>() : few;
     for (int64_t o = begin; o < end; ++o, target += size) {
       const int64_t first = taps_.first[o], count = taps_.first[o + 1] - first;
-      if (size < kLanes<Wide> && count <= 4) {  // without a call, which would take longer
-        sum_short(first, count, slab, size, target);
-        continue;
-      }
       if (count == 0) {  // and those that follow
         int64_t behind = o + 1;
         while (behind < end && taps_.first[behind + 1] == first) ++behind;
@@ -138,30 +143,66 @@ class SlabSum {
       }
       const int64_t* index = taps_.index.data() + first;
       const Wide* weights = taps_.weight.data() + first;
-      for (int64_t k = 0; k < count; ++k) slabs[k] = slab(index[k]);
-      sum_slab(slabs, weights, count, size, stores, target);
+      for (int64_t k = 0; k < count; ++k) slabs[k] = places[index[k]];
+      sum_slab(slabs, weights, count, size, streams, target);
     }
   }
 
  private:
-  // A slab shorter than a vector, from at most four taps.
-  template <class Slab, class T>
-  MYOPS_INLINE void sum_short(int64_t first, int64_t count, const Slab& slab, int64_t size,
-                              T* target) const {
-    const int64_t* index = taps_.index.data() + first;
-    const Wide* weights = taps_.weight.data() + first;
-    Vector<Wide> sum{};
-    if (count > 0) sum = broadcast(weights[0]) * load_part<Wide>(slab(index[0]), size);
-    for (int64_t k = 1; k < count; ++k) {
-      sum = fma(broadcast(weights[k]), load_part<Wide>(slab(index[k]), size), sum);
-    }
-    store_part<Wide>(target, sum, size);
-  }
-
   static constexpr int64_t kFew = 8;  // taps for which no memory is asked
+  static constexpr int64_t kShort = 4 * kLanes<Wide>;
+
+  // The same for short slabs and at most kTaps taps. Their number varies, and a wrongly predicted
+  // branch would take longer than the sum: all have kTaps, of which the last read 0 and have the
+  // weight -0, as in lane_table.h.
+  template <int kTaps, class From, class T>
+  MYOPS_NOINLINE void run_short(int64_t begin, int64_t end, const SlabPlaces<From>& given,
+                                int64_t size, T* __restrict target) const {
+    constexpr int64_t L = kLanes<Wide>;
+    const SlabPlaces<From> places = given;
+    const int64_t *first = taps_.first.data(), *index = taps_.index.data();
+    const Wide* weights = taps_.weight.data();
+    const int64_t last = taps_.first[taps_.output] - 1;
+    const auto* zeros = reinterpret_cast<const From*>(zeros_);
+    for (int64_t o = begin; o < end; ++o, target += size) {
+      const From* from[kTaps];
+      Vector<Wide> weight[kTaps];
+      const int64_t count = first[o + 1] - first[o];
+      for (int k = 0; k < kTaps; ++k) {
+        const int64_t tap = std::min(first[o] + k, last);
+        const Wide padded = k == 0 ? Wide(0) : -Wide(0);
+        const From* slab = places[index[tap]];
+        const Wide w = weights[tap];
+        from[k] = k < count ? slab : zeros;
+        weight[k] = broadcast(k < count ? w : padded);
+      }
+      const auto sum = [&](const auto& load) MYOPS_INLINED {
+        Vector<Wide> total = weight[0] * load(from[0]);
+        for (int k = 1; k < kTaps; ++k) total = fma(weight[k], load(from[k]), total);
+        return total;
+      };
+      if (size < L) {
+        const auto total =
+            sum([&](const From* x) MYOPS_INLINED { return load_part<Wide>(x, size); });
+        // A whole vector where the outputs that follow overwrite what is too much.
+        if ((end - o) * size >= L) {
+          store_narrow<Wide>(target, total);
+        } else {
+          store_part<Wide>(target, total, size);
+        }
+        continue;
+      }
+      for (int64_t i = 0; i < size; i += L) {
+        i = std::min(i, size - L);  // the last ones a second time
+        store_narrow<Wide>(
+            target + i, sum([&](const From* x) MYOPS_INLINED { return load_wide<Wide>(x + i); }));
+      }
+    }
+  }
 
   const TapTable<Wide>& taps_;
   std::optional<Scratch> slabs_;
+  alignas(64) unsigned char zeros_[kShort * sizeof(Wide)] = {};
 };
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -6,6 +6,7 @@
 
 #include "../kernels/byte_shuffle.h"
 #include "../kernels/last_axis.h"
+#include "../kernels/nearest_scatter.h"
 #include "layout.h"
 #include "plan.h"
 #include "table_cache.h"
@@ -20,8 +21,9 @@ struct Tables {
   Plan<Wide> plan;
   LastAxisTables<Wide> last;  // of the last level
   std::optional<ByteShuffle>
-      byte_shuffle;              // the same, for nearest with elements of one or two bytes
-  std::vector<TableSize> sizes;  // the memory that a call's budget is charged for them
+      byte_shuffle;                     // the same, for nearest with elements of one or two bytes
+  std::optional<ScatterTable> scatter;  // for gradients of nearest
+  std::vector<TableSize> sizes;         // the memory that a call's budget is charged for them
 
   int64_t bytes() const {
     int64_t sum = 0;
@@ -72,6 +74,14 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
       table_budget.take_tables(last.taps.input, last.taps.output,
                                LastAxisTables<Wide>::bytes_of_parts(last.taps, last.in_volume));
       tables->last.find_parts(last.taps, last.in_volume);
+    }
+    if (kBackward && settings.mode == Mode::Nearest && ScatterTable::supports(tables->plan) &&
+        kernel_enabled("resize.nearest_scatter")) {
+      for (const Level<Wide>& level : tables->plan.levels) {
+        table_budget.take_tables(level.taps.input, level.taps.output,
+                                 8.0 * static_cast<double>(level.taps.index.size()));
+      }
+      tables->scatter.emplace(tables->plan);
     }
     const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
     if (!sums && sizeof(T) < sizeof(float) &&

@@ -19,8 +19,7 @@ struct Level {
   int64_t in_volume = 1;
   int64_t out_volume = 1;
   int64_t blocks = 1;  // tensors of the next level in one slab; on the last level its elements
-  // Whether only axes of length 1 lie between this axis and the next level's, in any memory order.
-  bool adjacent = true;
+  bool first = false;  // resampled before the next levels, not after them: see resamples_first()
 };
 
 template <class Weight>
@@ -34,19 +33,20 @@ struct Plan {
     return outer * first.taps.output * first.out_volume * static_cast<int64_t>(element);
   }
 
-  // How the result is stored.
-  Stores stores(size_t element) const {
-    const Stores found = stores_for(bytes(element));
-    const bool off = found == Stores::Prefetch && !kernel_enabled("resize.prefetch");
-    if (found == Stores::NonTemporal && !kernel_enabled("resize.streaming")) return Stores::Plain;
-    return off ? Stores::Plain : found;
-  }
-
-  // Whether the rows of a level are combined before the columns, the last level, are resampled.
-  // This affects the last bits, so it depends on nothing that differs for channels_last.
-  bool rows_first(size_t depth) const {
-    const Level<Weight>& level = levels[depth];
-    return depth + 2 == levels.size() && level.adjacent && level.taps.output < level.taps.input;
+  // Whether the result is stored without reading it into the caches first: a large one, of which
+  // every row is whole cache lines. (A line that is written partly with other stores takes as long
+  // as dozens of others.)
+  template <class T>
+  bool streams(const T* target) const {
+    const size_t element = sizeof(T);
+    const Level<Weight>& last = levels.back();
+    const int64_t row = levels.size() > 1 ? levels[levels.size() - 2].out_volume
+                        : GatherTable<Weight>::supports(last.out_volume)
+                            ? last.taps.output * last.out_volume
+                            : last.out_volume;
+    return stores_for(bytes(element)) == Stores::NonTemporal &&
+           row * static_cast<int64_t>(element) % 64 == 0 &&
+           reinterpret_cast<uintptr_t>(target) % 64 == 0 && kernel_enabled("resize.streaming");
   }
 
   // Whether each row of a level, linear in both axes, is made from two source rows in one pass:
@@ -71,17 +71,31 @@ struct Plan {
            outer * first.taps.input * first.in_volume == last.taps.input * last.in_volume;
   }
 
-  // Slabs of the first level for one parallel piece, such that it takes some hundred microseconds.
-  // Longer pieces would leave threads without work, shorter ones would repeat too many rows at the
-  // borders of pieces.
+  // Slabs of the first level for one parallel piece, such that it takes some ten microseconds; more
+  // where kernels make that many rows together. Longer pieces would leave threads without work,
+  // shorter ones would repeat too many rows at the borders of pieces.
   int64_t grain() const {
-    constexpr int64_t kElements = 1 << 17;
+    constexpr int64_t kElements = 1 << 15, kMostElements = 1 << 17, kRows = 16;
     const Level<Weight>& first = levels.front();
-    const int64_t read = first.in_volume * first.taps.input / first.taps.output;
-    const int64_t slabs =
-        std::max<int64_t>(1, kElements / std::max<int64_t>({read, first.out_volume, 1}));
-    // Whole tensors, where several fit.
-    return slabs > first.taps.output ? slabs / first.taps.output * first.taps.output : slabs;
+    const int64_t length = first.taps.output, count = outer * length;
+    const int64_t input = std::max<int64_t>(first.taps.input, 1);
+    // Rows of the source, of which the ones at the borders are made twice where there are fewer.
+    const int64_t rows = length > input ? 2 * kRows * length / input : kRows;
+    const int64_t together = levels.size() > 1 ? rows : kRows * length;
+    const int64_t read = first.in_volume * input / length;
+    const int64_t slab = std::max<int64_t>({read, first.out_volume, 1});
+    const int64_t most =
+        std::max<int64_t>({1, kElements / slab, std::min(together, kMostElements / slab)});
+    const int64_t even = even_grain(count, most);
+    // Whole tensors, where several fit, or whole groups of rows.
+    const int64_t unit = even > together && levels.size() == 1 ? together : length;
+    return even > unit ? (even + unit - 1) / unit * unit : even;
+  }
+
+  // How many of `count` make all pieces alike, if `most` are enough for one.
+  static int64_t even_grain(int64_t count, int64_t most) {
+    const int64_t pieces = std::max<int64_t>(1, count / most);
+    return (count + pieces - 1) / pieces;
   }
 };
 
@@ -118,9 +132,9 @@ Plan<Weight> make_plan(TableBudget& table_budget, const Settings& settings, cons
       taps = transposed_map(taps);
     }
     const int64_t input = taps.input, output = taps.output;
-    // In channels_last memory the channels are not between the first axis and the others.
-    const bool apart = channels_last && order[i] == 0 && axes[1].input != 1;
-    plan.levels.push_back({std::move(taps), in_volume, out_volume, blocks, blocks == 1 && !apart});
+    const bool first = resamples_first(settings, backward, input, output, plan.levels.size(),
+                                       in_volume, out_volume);
+    plan.levels.push_back({std::move(taps), in_volume, out_volume, blocks, first});
     in_volume *= input;
     out_volume *= output;
     blocks = 1;
@@ -141,21 +155,25 @@ void report(const KernelContext& context, const Plan<Weight>& plan, const Kernel
   }
 }
 
+// Calls run(tensor, begin, end) for the slabs [begin, end) of the level in each tensor.
+template <class Weight, class Run>
+void each_tensor(const Level<Weight>& level, int64_t begin, int64_t end, const Run& run) {
+  const int64_t length = level.taps.output;
+  while (begin < end) {
+    const int64_t tensor = begin / length, at = begin - tensor * length;
+    const int64_t count = std::min(length - at, end - begin);
+    run(tensor, at, at + count);
+    begin += count;
+  }
+}
+
 // Calls body(tensor, begin, end) for runs of slabs [begin, end) of the first level that lie in one
-// tensor, in parallel. `body` is made anew for each piece by make_body().
-template <class Weight, class MakeBody>
-void for_each_run(const KernelContext& context, const Plan<Weight>& plan, Stores stores,
-                  const MakeBody& make_body) {
-  const int64_t length = plan.levels.front().taps.output;
-  context.parallel_for(plan.outer * length, plan.grain(), [&](int64_t begin, int64_t end) {
-    auto body = make_body();
-    while (begin < end) {
-      const int64_t tensor = begin / length, at = begin % length;
-      const int64_t count = std::min(length - at, end - begin);
-      body(tensor, at, at + count);
-      begin += count;
-    }
-    if (stores == Stores::NonTemporal) stream_end();
+// tensor, in parallel.
+template <class Weight, class Body>
+void for_each_run(const KernelContext& context, const Plan<Weight>& plan, const Body& body) {
+  const int64_t count = plan.outer * plan.levels.front().taps.output;
+  context.parallel_for(count, plan.grain(), [&](int64_t begin, int64_t end) {
+    each_tensor(plan.levels.front(), begin, end, body);
   });
 }
 

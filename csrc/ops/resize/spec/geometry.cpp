@@ -259,4 +259,14 @@ bool is_identity(const Settings& settings, const Axis& axis) {
   return corners && !(settings.antialias && axis.scale < 1);
 }
 
+// An axis that shrinks leaves less to the passes behind it. But where outputs leave out elements
+// between their taps, slabs would be combined of which the other passes read a part; only for the
+// last two axes this costs less than the passes along rows that it saves.
+bool resamples_first(const Settings& settings, bool backward, int64_t from, int64_t to,
+                     size_t behind, int64_t inner_from, int64_t inner_to) {
+  if (behind == 0 || to >= from) return false;
+  const bool reads_all = backward || settings.antialias || settings.mode == Mode::Area;
+  return behind == 1 || reads_all || inner_from <= inner_to;
+}
+
 }  // namespace myops::resize

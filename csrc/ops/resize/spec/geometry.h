@@ -85,4 +85,10 @@ Geometry resolve(const Request& request);
 // True when resizing this axis would copy it.
 bool is_identity(const Settings& settings, const Axis& axis);
 
+// Whether a resampled axis of `from` elements that become `to` is resampled before the axes behind
+// it, not after them. Those are `behind` and have volumes of inner_from and inner_to elements. This
+// affects the last bits, so it depends on nothing that differs between layouts and devices.
+bool resamples_first(const Settings& settings, bool backward, int64_t from, int64_t to,
+                     size_t behind, int64_t inner_from, int64_t inner_to);
+
 }  // namespace myops::resize

@@ -1,0 +1,114 @@
+// Kernel "nearest_scatter": the gradient of nearest where every axis shrinks. An element of the
+// result then has one tap, of weight 1, or none: elements are copied to their places, everything
+// else is 0, and nothing is widened or added.
+#pragma once
+
+#include <vector>
+
+#include "../plan/plan.h"
+#include "elements.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+// Of each level the outputs that have a tap, in order.
+struct ScatterTable {
+  std::vector<std::vector<int64_t>> places;
+
+  // `plan`: of the gradient of nearest, in which all weights are 1.
+  template <class Wide>
+  static bool supports(const Plan<Wide>& plan) {
+    return std::all_of(plan.levels.begin(), plan.levels.end(),
+                       [](const Level<Wide>& level) { return level.taps.widest <= 1; });
+  }
+
+  template <class Wide>
+  explicit ScatterTable(const Plan<Wide>& plan) {
+    for (const Level<Wide>& level : plan.levels) {
+      std::vector<int64_t>& here = places.emplace_back();
+      here.reserve(level.taps.index.size());
+      for (int64_t o = 0; o < level.taps.output; ++o) {
+        if (level.taps.count(o) > 0) here.push_back(o);
+      }
+    }
+  }
+};
+
+template <class T, class Wide>
+class NearestScatter {
+ public:
+  NearestScatter(const Plan<Wide>& plan, const ScatterTable& table) : plan_(plan), table_(table) {}
+
+  // Writes the slabs [begin, end) of a level. As many as the L1 cache holds are zeroed together.
+  void fill(size_t depth, int64_t begin, int64_t end, const T* source, T* target) const {
+    const Level<Wide>& level = plan_.levels[depth];
+    const int64_t size = level.out_volume, most = kZeroed / size;
+    target -= begin * size;
+    if (most == 0 && depth + 1 < plan_.levels.size()) {
+      int64_t made = begin;
+      each_tap(depth, begin, end, [&](int64_t place, int64_t index) {
+        zero((place - made) * size, target + made * size);
+        const Level<Wide>& next = plan_.levels[depth + 1];
+        for (int64_t block = 0; block < level.blocks; ++block) {
+          fill(depth + 1, 0, next.taps.output,
+               source + index * level.in_volume + block * next.taps.input * next.in_volume,
+               target + place * size + block * next.taps.output * next.out_volume);
+        }
+        made = place + 1;
+      });
+      return zero((end - made) * size, target + made * size);
+    }
+    for (int64_t at = begin; at < end;) {
+      const int64_t stop = std::min(at + std::max<int64_t>(most, 1), end);
+      zero((stop - at) * size, target + at * size);
+      scatter(depth, at, stop, source, target);
+      at = stop;
+    }
+  }
+
+ private:
+  static constexpr int64_t kZeroed = (32 << 10) / sizeof(T);
+
+  static void zero(int64_t count, T* target) {
+    if (count > 0) std::memset(static_cast<void*>(target), 0, bytes_of<T>(count));
+  }
+
+  // visit(place, index) for the outputs in [begin, end) that have a tap.
+  template <class Visit>
+  MYOPS_INLINE void each_tap(size_t depth, int64_t begin, int64_t end, const Visit& visit) const {
+    const TapTable<Wide>& taps = plan_.levels[depth].taps;
+    const int64_t* place = table_.places[depth].data();
+    const int64_t* index = taps.index.data();
+    for (int64_t k = taps.first[begin], last = taps.first[end]; k < last; ++k) {
+      visit(place[k], index[k]);
+    }
+  }
+
+  // Copies elements into the slabs [begin, end), which are zeroed, of a tensor at `target`.
+  void scatter(size_t depth, int64_t begin, int64_t end, const T* source, T* target) const {
+    const Level<Wide>& level = plan_.levels[depth];
+    const int64_t in = level.in_volume, out = level.out_volume;
+    if (depth + 1 == plan_.levels.size()) {
+      if (in == 1) {
+        return each_tap(depth, begin, end, [&](int64_t place, int64_t index) MYOPS_INLINED {
+          target[place] = source[index];
+        });
+      }
+      return each_tap(depth, begin, end, [&](int64_t place, int64_t index) MYOPS_INLINED {
+        copy_run(source + index * in, in, target + place * in);
+      });
+    }
+    const Level<Wide>& next = plan_.levels[depth + 1];
+    each_tap(depth, begin, end, [&](int64_t place, int64_t index) {
+      for (int64_t block = 0; block < level.blocks; ++block) {
+        scatter(depth + 1, 0, next.taps.output,
+                source + index * in + block * next.taps.input * next.in_volume,
+                target + place * out + block * next.taps.output * next.out_volume);
+      }
+    });
+  }
+
+  const Plan<Wide>& plan_;
+  const ScatterTable& table_;
+};
+
+}  // namespace myops::resize::MYOPS_ISA

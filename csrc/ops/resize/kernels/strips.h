@@ -1,0 +1,173 @@
+// The last two levels, rows and columns, where a slab of the level of the rows is one row. Source
+// rows are first resampled into a strip, a buffer, and then combined; or, if the axis of the rows
+// shrinks (Level::first), first combined and then resampled.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "last_axis.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+template <class Wide>
+class Strips {
+ public:
+  // `element`: the bytes of an element of the result.
+  Strips(const KernelContext& context, const Plan<Wide>& plan, const LastAxis<Wide>& last,
+         size_t element, bool streams)
+      : level_(plan.levels[plan.levels.size() - 2]), last_(last), sum_(context, level_.taps) {
+    constexpr int64_t kBytes = 128 << 10;
+    if (level_.first) {
+      if (last_.reads_little()) return;
+      strip_ = last_.together((level_.in_volume + level_.out_volume) *
+                              static_cast<int64_t>(sizeof(Wide)));
+      rows_.emplace(context.scratch(bytes_of<Wide>(strip_, level_.in_volume)));
+      if (streams) {
+        result_.emplace(context.scratch(element * static_cast<size_t>(strip_ * level_.out_volume)));
+      }
+    } else {
+      const int64_t bytes = level_.out_volume * static_cast<int64_t>(sizeof(Wide));
+      const int64_t group = last_.together(bytes);
+      const int64_t most =
+          std::min(kBytes / std::max<int64_t>(bytes, 1), level_.taps.input * plan.outer);
+      strip_ = std::max<int64_t>(1, most / group) * group + level_.taps.span - 1;
+      rows_.emplace(context.scratch(bytes_of<Wide>(strip_, level_.out_volume)));
+    }
+    sources_.emplace(context.scratch(bytes_of<const void*>(strip_, 1)));
+  }
+
+  template <class From, class Out>
+  void fill(int64_t begin, int64_t end, const From* source, bool streams, Out* target) {
+    if (level_.first) return rows_first(begin, end, source, streams, target);
+    columns_first(begin, end, source, streams, target);
+  }
+
+ private:
+  template <class From, class Out>
+  void rows_first(int64_t begin, int64_t end, const From* source, bool streams, Out* target) {
+    const TapTable<Wide>& taps = level_.taps;
+    const int64_t size = level_.in_volume;
+    const auto slabs_of = [&](int64_t tensor, int64_t from) {
+      return SlabPlaces<From>{source + tensor * taps.input * size + from, size};
+    };
+    if (last_.reads_little()) {
+      return each_tensor(level_, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
+        const auto slab = slabs_of(tensor, 0);
+        for (int64_t o = from; o < to; ++o, target += level_.out_volume) {
+          const int64_t first = taps.first[o];
+          const auto value = [&](int64_t i) {
+            return weighted<Wide>(
+                taps.count(o), [&](int64_t k) { return taps.weight[first + k]; },
+                [&](int64_t k) { return static_cast<Wide>(slab[taps.index[first + k]][i]); });
+          };
+          last_.scalar(0, last_.outputs(), value, target);
+        }
+      });
+    }
+    Wide* rows = rows_->template as<Wide>();
+    const Wide* combined[LaneTable<Wide>::kRows];
+    for (int64_t at = begin; at < end;) {
+      const int64_t count = std::min(strip_, end - at);
+      int64_t row = 0;
+      each_tensor(level_, at, at + count, [&](int64_t tensor, int64_t from, int64_t to) {
+        for (int64_t o = from; o < to; ++o, ++row) {
+          combined[row] = rows + row * size;
+          for (const auto& [low, high] : last_.parts_read()) {
+            sum_.run(o, o + 1, slabs_of(tensor, low), high - low, false, rows + row * size + low);
+          }
+        }
+      });
+      if (streams) {
+        Out* result = result_->template as<Out>();
+        last_.rows(count, combined, false, result, level_.out_volume);
+        stream_copy(result, count * level_.out_volume, target);
+      } else {
+        last_.rows(count, combined, streams, target, level_.out_volume);
+      }
+      at += count;
+      target += count * level_.out_volume;
+    }
+  }
+
+  // A part of a tensor in a strip: the outputs [begin, end), from source rows that begin with
+  // `low`, of which row 0 of the strip is number `first`.
+  struct Part {
+    int64_t tensor, begin, end, low, high;
+  };
+
+  // The outputs from `begin` on whose source rows fit so many.
+  Part part_of(int64_t at, int64_t end, int64_t rows) {
+    const TapTable<Wide>& taps = level_.taps;
+    const int64_t tensor = at / taps.output, begin = at - tensor * taps.output;
+    Part part{tensor, begin, begin, taps.input, 0};
+    for (int64_t o = begin; o < std::min(taps.output, begin + end - at); ++o) {
+      int64_t low = part.low, high = part.high;
+      for (int64_t k = taps.first[o]; k < taps.first[o + 1]; ++k) {
+        low = std::min(low, taps.index[k]), high = std::max(high, taps.index[k] + 1);
+      }
+      if (high - low > rows) break;
+      part.low = low, part.high = high, part.end = o + 1;
+    }
+    if (part.high < part.low) part.high = part.low;
+    return part;
+  }
+
+  template <class From, class Out>
+  void columns_first(int64_t begin, int64_t end, const From* source, bool streams, Out* target) {
+    const int64_t size = level_.out_volume;
+    Wide* rows = rows_->template as<Wide>();
+    const From** sources = sources_->template as<const From*>();
+    Part before{-1, 0, 0, 0, 0};  // the last part of the previous strip
+    int64_t rows_before = 0;      // of the strip, without that part
+    while (begin < end) {
+      // Rows that the previous strip has made already.
+      // (A whole number of groups is new.)
+      const bool follows = begin / level_.taps.output == before.tensor;
+      const int64_t most =
+          follows ? strip_ : std::max(strip_ + 1 - level_.taps.span, level_.taps.span);
+      Part part = part_of(begin, end, most);
+      int64_t made = 0;
+      if (part.tensor == before.tensor && part.low >= before.low && part.low < before.high) {
+        made = std::min(before.high, part.high) - part.low;
+        std::memmove(rows, rows + (rows_before + part.low - before.low) * size,
+                     static_cast<size_t>(made * size) * sizeof(Wide));
+      }
+      int64_t count = 0, at = begin;
+      parts_.clear();
+      while (part.end > part.begin) {
+        parts_.push_back(part);
+        const From* tensor = source + part.tensor * level_.taps.input * level_.in_volume;
+        for (int64_t row = part.low; row < part.high; ++row) {
+          sources[count++] = tensor + row * level_.in_volume;
+        }
+        at += part.end - part.begin;
+        if (at == end || part.end < level_.taps.output) break;
+        part = part_of(at, end, most - count);
+      }
+      last_.rows(count - made, sources + made, false, rows + made * size, size);
+      const Wide* first = rows;
+      for (const Part& each : parts_) {
+        const Wide* low = first - each.low * size;
+        sum_.run(each.begin, each.end, SlabPlaces<Wide>{low, size}, size, streams, target);
+        target += (each.end - each.begin) * size;
+        first += (each.high - each.low) * size;
+      }
+      before = parts_.back();
+      rows_before = count - (before.high - before.low);
+      begin = at;
+    }
+  }
+
+  const Level<Wide>& level_;
+  const LastAxis<Wide>& last_;
+  SlabSum<Wide> sum_;
+  int64_t strip_ = 0;            // rows of a strip
+  std::optional<Scratch> rows_;  // of a strip
+  std::optional<Scratch> sources_;
+  std::vector<Part> parts_;        // of a strip
+  std::optional<Scratch> result_;  // rows that are then copied with non-temporal stores
+};
+
+}  // namespace myops::resize::MYOPS_ISA
