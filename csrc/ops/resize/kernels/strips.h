@@ -68,14 +68,19 @@ class Strips {
     }
     Wide* rows = rows_->template as<Wide>();
     const Wide* combined[LaneTable<Wide>::kRows];
+    const auto& parts = last_.parts_read();
+    const bool reads_whole_rows = parts.size() == 1 && parts.front() == std::pair(int64_t{0}, size);
     for (int64_t at = begin; at < end;) {
       const int64_t count = std::min(strip_, end - at);
       int64_t row = 0;
       each_tensor(level_, at, at + count, [&](int64_t tensor, int64_t from, int64_t to) {
-        for (int64_t o = from; o < to; ++o, ++row) {
-          combined[row] = rows + row * size;
-          for (const auto& [low, high] : last_.parts_read()) {
-            sum_.run(o, o + 1, slabs_of(tensor, low), high - low, false, rows + row * size + low);
+        Wide* const first = rows + row * size;
+        for (int64_t o = from; o < to; ++o, ++row) combined[row] = rows + row * size;
+        if (reads_whole_rows) return sum_.run(from, to, slabs_of(tensor, 0), size, false, first);
+        for (int64_t o = from; o < to; ++o) {
+          for (const auto& [low, high] : parts) {
+            sum_.run(o, o + 1, slabs_of(tensor, low), high - low, false,
+                     first + (o - from) * size + low);
           }
         }
       });
