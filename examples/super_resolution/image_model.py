@@ -189,7 +189,7 @@ def check(path: Path) -> bytes:
         with Image.open(io.BytesIO(data)) as image:
             image.load()
     except UnidentifiedImageError:
-        raise ValueError(f"{path}: got something that is no picture") from None
+        raise ValueError(f"{path}: got a file that is not a picture") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: got a damaged picture: {error}") from error
     return data
