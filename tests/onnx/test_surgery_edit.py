@@ -153,7 +153,7 @@ def test_the_type_of_the_output_is_updated() -> None:
 def test_attributes_unknown_to_the_new_op_are_refused() -> None:
     nodes = [helper.make_node("Softmax", ["X"], ["Y"], "soft", axis=0)]
     model = model_of(nodes, [info("X", FLOAT, [2, 2])], [info("Y", FLOAT, [2, 2])])
-    with pytest.raises(ValueError, match="attribute 'axis', which Relu does not know"):
+    with pytest.raises(ValueError, match="attribute 'axis', which Relu does not have"):
         edit(model, op_types={"soft": "Relu"})
     changed = edit(model, op_types={"soft": "Relu"}, attributes={("soft", "axis"): None})
     assert run(changed, X=np.float32([[-1, 2], [3, -4]]))[0].tolist() == [[0, 2], [3, 0]]
