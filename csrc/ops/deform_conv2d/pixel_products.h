@@ -66,14 +66,13 @@ void weighted_sums(int64_t rows, int64_t depth, const Rows<const A>& weights, Ro
                    Rows<A> out, int64_t pixels) {
   constexpr int64_t L = kLanes<A>, kStep = kSumVectors * L;
   const auto advance = [&](int64_t by) {
-    pixels -= by;
     planes.data += by;
     out.data += by;
   };
-  for (; pixels >= kStep; advance(kStep)) {
+  for (; pixels >= kStep; pixels -= kStep, advance(kStep)) {
     weighted_rows<kSumRows, kSumVectors, true>(rows, depth, weights, planes, out, L);
   }
-  for (; pixels >= L; advance(L)) {
+  for (; pixels >= L; pixels -= L, advance(L)) {
     weighted_rows<kSumRows, 1, true>(rows, depth, weights, planes, out, L);
   }
   if (pixels > 0) weighted_rows<kSumRows, 1, false>(rows, depth, weights, planes, out, pixels);
@@ -130,14 +129,13 @@ template <class A>
 void dot_products(int64_t rows, int64_t count, Rows<const A> left, const Rows<const A>& right,
                   int64_t pixels, Rows<A> out) {
   const auto advance = [&](int64_t by) {
-    rows -= by;
     left.data += by * left.row;
     out.data += by * out.row;
   };
-  for (; rows >= kDotRows; advance(kDotRows)) {
+  for (; rows >= kDotRows; rows -= kDotRows, advance(kDotRows)) {
     dot_rows<kDotRows>(left, right, count, pixels, out);
   }
-  for (; rows > 0; advance(1)) dot_rows<1>(left, right, count, pixels, out);
+  for (; rows > 0; --rows, advance(1)) dot_rows<1>(left, right, count, pixels, out);
 }
 
 }  // namespace myops::deform::MYOPS_ISA
