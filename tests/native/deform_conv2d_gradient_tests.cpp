@@ -1,8 +1,5 @@
 // The gradients of deform_conv2d with few channels in an offset group (cell_tables), under each
 // instruction set of this CPU: loops in double, guard zones, the same bits in any order of pieces.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -11,8 +8,8 @@
 
 #include "../../csrc/core/report.h"
 #include "checking.h"
+#include "each_isa.h"
 #include "guarded_runtime.h"
-#include "myops/isa.h"
 
 namespace {
 
@@ -235,26 +232,10 @@ void check(const Case& c, size_t number) {
 }
 
 int run(Isa isa) {
-  setenv("MYOPS_ISA", isa_name(isa), 1);
   for (size_t number = 0; number < kCases.size(); ++number) check(kCases[number], number);
   return finish((std::string("gradients of deform_conv2d, ") + isa_name(isa)).c_str());
 }
 
 }  // namespace
 
-// The set is decided once in a process, so each has a process of its own.
-int main() {
-  int worst = 0;
-  for (const Isa isa : available_isas()) {
-    const pid_t child = fork();
-    if (child == 0) {
-      const int status = run(isa);
-      std::fflush(stdout);
-      _exit(status);
-    }
-    int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) != child) return 1;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) worst = 1;
-  }
-  return worst;
-}
+int main() { return for_each_isa(run); }

@@ -72,8 +72,8 @@ class CellGradient {
   static constexpr int64_t kGradients = 262144 / sizeof(A);  // of Y, of a tile
   static constexpr int64_t kImage = 1048576 / sizeof(A);     // sums of 16-bit types
   static constexpr int64_t kSlotBytes = std::is_same_v<T, A> ? 1572864 : 786432;
-  static constexpr int64_t kStrip = 256;  // pixels
-  static constexpr int64_t kReach = 8;    // offsets that tables have room for
+  static constexpr int64_t kStrip = 256;     // pixels
+  static constexpr int64_t kMostOffset = 8;  // pixels that tables cover on each side
   static constexpr int64_t kLeastPixels = 256, kFewUnits = 4, kTilesOfAUnit = 4;
   static constexpr int64_t kAdders = 4;  // tasks that add slots
 
@@ -161,7 +161,7 @@ class CellGradient {
     const int64_t kernel_height = conv_.taps / conv_.kernel_width;
     const auto span = [](int64_t count, int64_t stride, int64_t taps, int64_t dilation,
                          int64_t most) {
-      return std::min((count - 1) * stride + (taps - 1) * dilation + 3 + 2 * kReach, most + 3);
+      return std::min((count - 1) * stride + (taps - 1) * dilation + 3 + 2 * kMostOffset, most + 3);
     };
     return span(tile.rows, conv_.stride_y, kernel_height, conv_.dilation_y, conv_.height) *
            span(tile.columns, conv_.stride_x, conv_.kernel_width, conv_.dilation_x, conv_.width);

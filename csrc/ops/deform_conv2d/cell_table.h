@@ -8,8 +8,8 @@
 namespace myops::deform::MYOPS_ISA {
 
 // The cells of a box of pixels, [channel][row][column][corner]. The cell of the last row and column
-// are not used. Behind those of a channel there is room for a whole vector of cells, and `outside`:
-// the cell of all samples outside of the image.
+// are not used. Behind those of a channel there is space for a whole vector of cells, and
+// `outside`: the cell of all samples outside of the image.
 struct CellBox {
   Box box{0, 0, 0, 0};
 
@@ -229,7 +229,7 @@ MYOPS_INLINE void load_columns(const A* lower, const A* upper, A* lefts, A* righ
   store(rights, halves<1>(low, high, kAll));
 }
 
-// Fills a table with the cells of X. `window` has room for the pixels of the channels and two
+// Fills a table with the cells of X. `window` can hold the pixels of the channels and two
 // vectors more.
 template <class T, class A>
 void fill_cells(const StridedView<const T>& X, const ConvShape& conv, int64_t image,
