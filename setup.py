@@ -5,6 +5,7 @@ the package is in pyproject.toml.
 """
 
 import importlib.util
+import os
 import re
 import shutil
 from pathlib import Path
@@ -53,6 +54,13 @@ def torch_internals() -> Extension:
     return extension
 
 
+def extensions() -> list[Extension]:
+    if os.environ.get("MYOPS_COMPILE") == "0":
+        return []  # an editable install whose libraries the Makefile compiles meanwhile
+    ours = build.extensions("myops", OPS, include_dirs=[str(ROOT / "csrc" / "ops")], folder="lib")
+    return [*ours, torch_internals()]
+
+
 def description() -> str:
     """README.md for a package index, which shows no other file of ours: links to files become
     their texts, and pictures the texts that stand for them."""
@@ -86,9 +94,6 @@ class BuildPy(build_py):
 setup(
     long_description=description(),
     long_description_content_type="text/markdown",
-    ext_modules=[
-        *build.extensions("myops", OPS, include_dirs=[str(ROOT / "csrc" / "ops")], folder="lib"),
-        torch_internals(),
-    ],
+    ext_modules=extensions(),
     cmdclass={"build_ext": BuildExtension, "build_py": BuildPy},
 )
