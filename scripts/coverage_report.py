@@ -98,16 +98,29 @@ def cpp_table(tree: Path) -> str:
          # The tests of long axes run some lines more than 10^10 times, which gcovr takes for a
          # fault of gcov.
          "--gcov-suspicious-hits-threshold", str(10**15),
-         "--json-summary", str(report), str(tree)],
+         "--json", str(report), str(tree)],
         cwd=ROOT, check=True,
     )  # fmt: skip
     rows: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for found in json.loads(report.read_text())["files"]:
-        counts = (found["line_covered"], found["line_total"],
-                  found["branch_covered"], found["branch_total"])  # fmt: skip
-        folder = str(Path(found["filename"]).parent)
+        lines, branches = merged(found["lines"])
+        counts = (sum(lines.values()), len(lines), sum(branches.values()), len(branches))
+        folder = str(Path(found["file"]).parent)
         rows[folder] = [a + b for a, b in zip(rows[folder], counts, strict=True)]
     return _table(rows)
+
+
+def merged(found: list[dict[str, Any]]) -> tuple[dict[int, bool], dict[tuple[int, int], bool]]:
+    """Whether each line of a file ran, and each branch (line, number), in any instance of the
+    template that it belongs to. gcovr lists a line once for each instance."""
+    lines: dict[int, bool] = defaultdict(bool)
+    branches: dict[tuple[int, int], bool] = defaultdict(bool)
+    for line in found:
+        number = line["line_number"]
+        lines[number] |= line["count"] > 0
+        for index, branch in enumerate(line["branches"]):
+            branches[number, index] |= branch["count"] > 0
+    return lines, branches
 
 
 def _table(rows: dict[str, list[int]]) -> str:

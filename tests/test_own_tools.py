@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import coverage_report
 import numpy as np
 import pairs
 import pytest
@@ -80,3 +81,14 @@ def test_a_shared_folder_is_made_once(tmp_path_factory: pytest.TempPathFactory) 
     folders = {shared.once(tmp_path_factory, "own_tools", make) for _ in range(3)}
     assert len(made) == 2
     assert [*folders] == made[1:]
+
+
+def test_coverage_counts_a_line_of_a_template_once() -> None:
+    def line(number: int, count: int, *branches: int) -> dict[str, object]:
+        return {"line_number": number, "count": count, "branches": [{"count": b} for b in branches]}
+
+    lines, branches = coverage_report.merged(
+        [line(3, 0, 0, 0), line(3, 2, 2, 0), line(4, 0), line(3, 0)]
+    )
+    assert lines == {3: True, 4: False}
+    assert branches == {(3, 0): True, (3, 1): False}
