@@ -64,6 +64,9 @@ LOAD_SECONDS ?= 60
 PINS ?= --constraint constraints.txt
 TORCH ?= torch
 
+# Some machines set this; then each process would compile all Python files that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The libraries are compiled while pip unpacks the packages, which uses one core at most. --no-compile:
 # Python compiles what is imported, a small part of the packages.
 $(READY): pyproject.toml constraints.txt setup.py

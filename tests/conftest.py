@@ -18,6 +18,8 @@ from docs_site import site  # noqa: F401  (fixtures)
 from installed import python, wheel  # noqa: F401
 from tutorial import tutorial  # noqa: F401
 
+from myops.onnx.exporting.parsed_functions import functions_parsed_once
+
 SEED = 20240229
 # These compile for a minute or more. They run first, because at the end one process would wait for
 # the other.
@@ -36,6 +38,13 @@ LONGEST = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow_tests.mark(items)
     items.sort(key=lambda item: item.path.name not in LONGEST)  # stable: the rest stays in order
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Exports of tests that call torch themselves are as quick as those of `myops.onnx.export`."""
+    parsing = functions_parsed_once()
+    parsing.__enter__()
+    session.config.add_cleanup(lambda: parsing.__exit__(None, None, None))
 
 
 def pytest_collection_finish() -> None:

@@ -84,6 +84,12 @@ def test_an_example_of_length_1_may_be_dynamic(enlarge: Enlarge, exporter: str) 
     assert_runs(model, enlarge, library=True)
 
 
+def test_dynamic_axes_without_names_are_refused() -> None:
+    given: Any = [{0: "n"}]
+    with pytest.raises(ValueError, match="export: dynamic_axes: got list, expected a dict such as"):
+        myops.onnx.export(torch.nn.Identity(), (torch.rand(3),), dynamic_axes=given)
+
+
 def test_a_dynamic_axis_that_must_be_1_is_refused() -> None:
     class Single(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

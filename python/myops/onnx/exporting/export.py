@@ -169,6 +169,11 @@ def export(
         raise ValueError(f'export: target: got {target!r}, expected "myops" or "onnx"')
     if dynamic_axes is not None and dynamic_shapes is not None:
         raise ValueError("export: dynamic_axes, dynamic_shapes: got both, expected one of them")
+    if not isinstance(dynamic_axes, (Mapping, type(None))):
+        raise ValueError(
+            f"export: dynamic_axes: got {type(dynamic_axes).__name__}, expected a dict such as "
+            '{"image": {2: "height"}}, by the names of inputs and outputs'
+        )
     checks = torch_arguments.checks(guards.chosen(skip_checks), verify)
     writing.refuse(f, external_data)
     model = _unwrapped(model)

@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 import myops
 from myops.onnx.exporting import exact_doubles, exact_optimizer, linspace
 from myops.onnx.exporting.inputs import NUMBERS, Inputs
+from myops.onnx.exporting.parsed_functions import functions_parsed_once
 from myops.onnx.exporting.recorded import Recorded, recording_torch_export, recording_trace
 from myops.onnx.exporting.torch_arguments import Settings
 from myops.onnx.graph import scopes
@@ -122,7 +123,7 @@ def _with_or_without_integers(model: Any, inputs: Inputs, call: Callable[[], Any
 def _call_dynamo(
     model: Any, inputs: Inputs, output_names: Any, shapes: Any, opset: int, settings: Settings
 ) -> Any:
-    with registry.exporting(opset):
+    with registry.exporting(opset), functions_parsed_once():
         return torch.onnx.export(
             model,
             _positional(inputs.args, inputs.kwargs),
@@ -341,9 +342,12 @@ def evaluating(model: Any) -> Iterator[None]:
 def without_own_messages() -> Iterator[None]:
     """In this context, torch's messages about itself are hidden; those about the model are
     shown."""
-    known = [name for name in list(logging.root.manager.loggerDict) if name.startswith("torch.")]
-    names = ("torch", "torch.onnx", "onnxscript", "onnx_ir", *known)
-    loggers = [logging.getLogger(name) for name in names]
+    # The others have the level of one of these. (Setting a level clears a cache of every logger,
+    # and torch has hundreds.)
+    names = ("torch", "torch.onnx", "onnxscript", "onnx_ir")
+    known: list[tuple[str, Any]] = list(logging.root.manager.loggerDict.items())
+    own = [name for name, it in known if name.startswith("torch.") and getattr(it, "level", None)]
+    loggers = [logging.getLogger(name) for name in dict.fromkeys([*names, *own])]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(max(logger.level, logging.ERROR))

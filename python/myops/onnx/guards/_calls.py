@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from myops.onnx.guards._profiler import profiled_by
 
 # torch's own namespaces.
 TORCHS = {
@@ -47,16 +48,16 @@ class Calls:
         self._modes = (_Functions(self), _Dispatched(self))
 
     def __enter__(self) -> Calls:
-        self._previous = sys.getprofile()
+        self._profiler = profiled_by(self._profile)
+        self._profiler.__enter__()
         for mode in self._modes:
             mode.__enter__()
-        sys.setprofile(self._profile)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        sys.setprofile(self._previous)
         for mode in reversed(self._modes):
             mode.__exit__(*error)
+        self._profiler.__exit__(None, None, None)
         if error[0] is not None:
             # torch.cond and similar ones compile their code, fail under a dispatch mode, and would
             # then never be compiled again.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 from myops.onnx.exporting.recorded import is_users
+from myops.onnx.guards._profiler import profiled_by
 
 _MOST = 4096
 
@@ -23,12 +23,12 @@ class Constants:
         self._seen: dict[Any, bool] = {}
 
     def __enter__(self) -> Constants:
-        self._previous = sys.getprofile()
-        sys.setprofile(self._profile)
+        self._profiler = profiled_by(self._profile)
+        self._profiler.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        sys.setprofile(self._previous)
+        self._profiler.__exit__(None, None, None)
 
     def _profile(self, frame: Any, event: str, argument: Any) -> None:
         if event != "return":
