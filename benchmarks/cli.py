@@ -56,7 +56,7 @@ def bench(
     ] = None,
     markdown_path: Annotated[
         Path | None,
-        typer.Option("--markdown", help="Fill the marked parts of this page; plots beside it."),
+        typer.Option("--markdown", help="Fill the marked parts of this page and PAGE_tables.md."),
     ] = None,
     plots_path: Annotated[
         Path | None, typer.Option("--plots", help="Write the plots into this folder.")

@@ -15,7 +15,7 @@ from myops import _description, _numpy_call
 from myops.onnx.schema import ELEMENT_TYPES
 from myops.testing import bits, models
 from myops.testing.bits import to_numpy as to_numpy
-from myops.testing.calls import Call
+from myops.testing.calls import OpCall
 
 ONNX_TYPES = ELEMENT_TYPES
 Arrays = Sequence[np.ndarray | None]
@@ -57,12 +57,12 @@ def node_model(
     name: str, inputs: Arrays, attributes: Mapping[str, Any] | None = None, opset: int = 19
 ) -> onnx.ModelProto:
     """A model of one node of ours, for exactly these lengths."""
-    call = Call(list(inputs), dict(attributes or {}))
+    call = OpCall(list(inputs), dict(attributes or {}))
     return models.node_model(_description.OPS[name], call, call.shapes, opset)
 
 
 def feeds(name: str, inputs: Arrays) -> dict[str, np.ndarray]:
-    return models.feeds(_description.OPS[name], Call(list(inputs), {}))
+    return models.feeds(_description.OPS[name], OpCall(list(inputs), {}))
 
 
 def run_ort(
@@ -78,7 +78,7 @@ def run_ort(
     options.intra_op_num_threads = threads
     session = myops.ort.session(node_model(name, inputs, attributes), session_options=options)
     results = session.run(None, feeds(name, inputs))
-    dtypes = models.output_dtypes(_description.OPS[name], Call(list(inputs), {}))
+    dtypes = models.output_dtypes(_description.OPS[name], OpCall(list(inputs), {}))
     return [
         array.astype(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
         for array, dtype in zip(results, dtypes, strict=True)

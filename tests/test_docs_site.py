@@ -71,6 +71,18 @@ def test_pages_show_the_documentation_of_their_name(site: Path) -> None:
             assert " ".join(first.split()) in shown, name
 
 
+def test_lists_are_lists(site: Path) -> None:
+    """An item after a block or a paragraph needs an empty line before it."""
+    for file in site.rglob("*.html"):
+        for paragraph in re.findall(r"<p>(?:(?!</p>).)*</p>", file.read_text(), re.DOTALL):
+            assert not re.search(r"(?:^<p>|\n)(?:- |\d+\. )", paragraph), (file, paragraph)
+
+
+def test_options_in_a_line_of_text_stay_whole(site: Path) -> None:
+    assert '<span class="word">--fail-on</span>' in (site / "command_line.html").read_text()
+    assert (site / "site.css").exists()
+
+
 def test_examples_are_shown_as_code(site: Path) -> None:
     """Of the package too, whose docstring is merged with its type stub."""
     for file in (site / "api").rglob("*.html"):

@@ -24,8 +24,8 @@ from myops._explain import Call, Explanation, Step
 from myops.onnx.comparison.metrics import difference
 from myops.onnx.comparison.result import Report, Value
 from myops.onnx.matrix import Cell, Matrix
+from myops.ort._doctor.report import DoctorReport as Examined
 from myops.ort._doctor.report import Finding
-from myops.ort._doctor.report import Report as Examined
 
 FORGED = "FORGED: all is well"
 NASTY = f"n\x1b[31m\n{FORGED}\r\u202e[bold]:x:<script>alert(1)</script>é漢{{{{7*7}}}}"

@@ -1,31 +1,33 @@
 """Writes the measured parts of a page between markers; the text around them is written by hand.
 
 A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`. A page has the parts that it
-wants; a part of which nothing was measured stays as it is.
+wants; a part of which nothing was measured stays as it is. The long tables have a page of their
+own beside it: PAGE_tables.md.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.limits import MEANING
 from benchmarks.random_shapes.result import summaries
-from benchmarks.report import plots, text
+from benchmarks.report import plots, tables, text
 from benchmarks.report.document import Document
-from benchmarks.result import Result
-from benchmarks.scaling import steepness
-
-SIDES = ("torch op", "x", "in ONNX Runtime", "x", "both allocating")
+from benchmarks.report.text import table
+from benchmarks.result import OURS, Result
 
 
 def write(document: Document, page: Path) -> None:
-    """Replaces the parts of `page`, and writes the plots beside it."""
-    written = page.read_text()
-    for name, body in parts(document).items():
-        written = replace_part(written, name, body)
-    page.write_text(written)
+    """Replaces the parts of `page` and of PAGE_tables.md, if that exists; writes the plots."""
+    found = parts(document) | tables.parts(document)
+    for path in (page, page.with_name(f"{page.stem}_tables.md")):
+        if path == page or path.exists():
+            written = path.read_text()
+            for name, body in found.items():
+                written = replace_part(written, name, body)
+            path.write_text(written)
     plots.write(document, page.parent, f"{page.stem}_")
 
 
@@ -39,26 +41,16 @@ def replace_part(page: str, name: str, body: str) -> str:
 
 
 def parts(document: Document) -> dict[str, str]:
-    """The bodies by name, of what was measured."""
+    """The short bodies by name, of what was measured."""
     found = {"machine": _machine(document)}
-    if document.limits:
-        found["limits"] = _limits(document)
     if document.results:
-        found["results"] = _results(document.results)
-        found["peers"] = _peers(document.results)
         found["score"] = text.score(document.results)
+        found["summary"] = _summary(document.results)
     if document.also:
-        found["also"] = _also(document)
-    if document.scaling:
-        found["scaling"] = _scaling(document)
+        found["questions"] = _questions(document)
     if document.random:
         found["random"] = _random(document)
     return found
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _machine(document: Document) -> str:
@@ -67,123 +59,49 @@ def _machine(document: Document) -> str:
     return table(["", ""], rows)
 
 
-def _limits(document: Document) -> str:
-    header = ["", *[f"{count} thread{'s' * (count > 1)}" for count in document.limits], "unit"]
-    rows = [
-        [name, *[_number(found.get(name)) for found in document.limits.values()], meaning]
-        for name, meaning in MEANING.items()
-    ]
-    return table(header, rows)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else text.digits(value)
-
-
-def _results(results: Sequence[Result]) -> str:
-    blocks = []
-    for group in dict.fromkeys(result.group for result in results):
-        here = [result for result in results if result.group == group]
-        here.sort(key=lambda result: result.threads)
-        rows = [_result_row(result) for result in here]
-        header = ["case", "threads", "best peer", "", *SIDES, "least / aim", "clean"]
-        # An empty column is left out (backward cases have no node).
-        kept = [i for i in range(len(header)) if any(row[i] != "-" for row in rows)]
-        shapes = {result.name: result.shape for result in here if result.shape != result.name}
-        note = "; ".join(f"{name}: {shape}" for name, shape in shapes.items())
-        body = table([header[i] for i in kept], [[row[i] for i in kept] for row in rows])
-        blocks.append(f"### {group}\n\n{note}\n\n{body}")
-    return "\n\n".join([*blocks, text.LEGEND])
-
-
-def _result_row(result: Result) -> list[str]:
-    _, threads, _, *rest = text.summary_row(result)
-    best = result.best("peer")
-    cells = [result.name, threads, best.name if best else "-"]
-    cells.append(text.duration(best.seconds) if best else "-")
-    return [*cells, *[_bold(cell) for cell in rest]]
-
-
-def _bold(cell: str) -> str:
-    return f"**{cell}**" if cell.endswith(" behind") else cell
-
-
-def _peers(results: Sequence[Result]) -> str:
-    """Every candidate: milliseconds, and how many times the best peer's."""
-    blocks = []
-    for group, threads in dict.fromkeys((result.group, result.threads) for result in results):
-        here = [item for item in results if (item.group, item.threads) == (group, threads)]
-        names: dict[str, str] = {}
-        for result in here:
-            names |= {item.name: item.side for item in result.measurements}
-        rows = [
-            [f"*{name}*" if side in ("partial", "beside") else name]
-            + [_cell(result, name) for result in here]
-            for name, side in names.items()
-        ]
-        title = f"{group}, {threads} thread{'s' * (threads > 1)}"
-        blocks.append(
-            f"**{title}**\n\n" + table(["", *[item.name for item in here]], rows) + _notes(here)
-        )
-    return "\n\n".join(blocks)
-
-
-def _cell(result: Result, name: str) -> str:
-    best = result.best("peer")
-    for item in result.measurements:
-        if item.name == name:
-            ratio = f" ({item.seconds / best.seconds:.2f})" if best else ""
-            faults = f", {item.faults:.0f} faults" if item.faults >= 10 else ""
-            return f"{text.duration(item.seconds)}{ratio}{faults}" + " ~" * item.disturbed
-    if name in result.wrong:
-        return f"wrong, {result.wrong[name]:.0e}"
-    return "-"
-
-
-def _notes(results: Sequence[Result]) -> str:
-    notes = {f"{name}: {reason}" for item in results for name, reason in item.missing.items()}
-    return "".join(f"\n\nCould not run: {note}" for note in sorted(notes))
-
-
-def _also(document: Document) -> str:
-    blocks = []
-    for section in document.also:
-        rows = []
-        for row in section.rows:
-            limit = "" if row.limit is None else f"{row.sense} {row.limit:g}"
-            word = f"**{row.word}**" if row.word == "missed" else row.word
-            value = f"{row.value:.2f} {row.unit}" + " ~" * row.disturbed
-            rows.append([row.name, str(row.threads), value, limit, word, row.detail])
-        body = table(["", "threads", "value", "limit", "", "measured"], rows)
-        blocks.append(f"### {section.title}\n\n{section.explanation}\n\n{body}")
-    return "\n\n".join(blocks)
-
-
-def _scaling(document: Document) -> str:
+def _summary(results: Sequence[Result]) -> str:
+    """A line for each group of cases and number of threads."""
     rows = []
-    for group, axis in dict.fromkeys((point.group, point.axis) for point in document.scaling):
-        line = [item for item in document.scaling if (item.group, item.axis) == (group, axis)]
-        sizes = [item.size for item in line]
-        costs = " ".join(text.duration(item.seconds / item.size) for item in line)
-        rows.append([group, axis, f"{min(sizes):,} to {max(sizes):,}", costs])
-        rows[-1].append(f"{steepness(line):.2f}")
-    return table(["", "axis", "from, to", "cost for one", "steepest"], rows)
+    for group in dict.fromkeys(result.group for result in results):
+        for threads in sorted({item.threads for item in results if item.group == group}):
+            here = [item for item in results if (item.group, item.threads) == (group, threads)]
+            rows.append([group, str(threads), str(len(here))])
+            verdicts = {side: [v for item in here if (v := item.verdict(side))] for side in OURS}
+            for side in OURS:
+                rows[-1].append(_mean([verdict.ratio for verdict in verdicts[side]]))
+            both = [verdict.ratio for item in here if (verdict := item.allocating("torch"))]
+            rows[-1].append(_mean(both))
+            words = [verdict.word for side in OURS for verdict in verdicts[side]]
+            counts = [str(words.count(name)) for name in ("aim", "least", "behind")]
+            rows[-1].append(" / ".join(counts))
+    header = ["", "threads", "cases", "torch op", "in ONNX Runtime", "both allocating"]
+    return table([*header, "aim / least / behind"], rows)
+
+
+def _mean(ratios: Sequence[float]) -> str:
+    """The geometric mean, with the lowest ratio in brackets."""
+    if not ratios:
+        return "-"
+    mean = math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
+    return f"{mean:.2f}x ({min(ratios):.2f})"
+
+
+def _questions(document: Document) -> str:
+    """How many rows of each section have a limit, and which exceed it."""
+    rows = []
+    for section in document.also:
+        limited = [row for row in section.rows if row.limit is not None]
+        missed = [
+            f"{row.name}, {row.threads} thread{'s' * (row.threads > 1)}: {row.value:.2f} {row.unit}"
+            f", {row.sense} {row.limit:g}"
+            for row in limited
+            if row.word == "missed"
+        ]
+        kept = f"{len(limited) - len(missed)} of {len(limited)}" if limited else "no limit"
+        rows.append([section.title, kept, "; ".join(missed) or "-"])
+    return table(["question", "within the limit", "not within it"], rows)
 
 
 def _random(document: Document) -> str:
-    found = list(summaries(document.random))
-    blocks = [table(text.RANDOM, [text.random_row(summary) for summary in found])]
-    for summary in found:
-        threads = f"{summary.threads} thread{'s' * (summary.threads > 1)}"
-        rows = [
-            [
-                f"{item.ratio:.2f}" + " ~" * item.disturbed,
-                f"{item.seed}/{item.number}", item.text,
-                text.duration(item.ours), f"{item.peer} {text.duration(item.theirs)}",
-                "; ".join(item.plan),
-            ]
-            for item in summary.results[:10]
-        ]  # fmt: skip
-        header = ["ratio", "seed/number", "configuration", "ours", "peer", "plan"]
-        blocks.append(f"**The slowest of {summary.kind}, {threads}**\n\n" + table(header, rows))
-    return "\n\n".join(blocks)
+    found = summaries(document.random)
+    return table(text.RANDOM, [text.random_row(summary) for summary in found])

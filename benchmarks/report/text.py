@@ -1,4 +1,4 @@
-"""Numbers as words: the same in the terminal and on the page."""
+"""Numbers as words, the same in the terminal and on the pages; tables of the pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from collections.abc import Sequence
 
 from benchmarks.random_shapes.result import LEAST, Summary
 from benchmarks.result import OURS, Result, Verdict
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of a Markdown page."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def duration(seconds: float) -> str:

@@ -48,14 +48,14 @@ std::vector<size_t> prepared_places(const Op& op) {
 
 }  // namespace
 
-bool PreparedCache::dead(const Entry& entry) {
-  return std::any_of(entry.held.begin(), entry.held.end(),
-                     [](const Held& held) { return held.present && !held.watch->alive(); });
+bool PreparedCache::dead(const CachedResult& entry) {
+  return std::any_of(entry.states.begin(), entry.states.end(),
+                     [](const InputState& held) { return held.present && !held.watch->alive(); });
 }
 
-PreparedCache::Entries::iterator PreparedCache::matching(const std::vector<Held>& now,
-                                                         const Attributes& attributes) {
-  const auto same = [](const Held& one, const Held& other) {
+PreparedCache::CachedResults::iterator PreparedCache::matching(const std::vector<InputState>& now,
+                                                               const Attributes& attributes) {
+  const auto same = [](const InputState& one, const InputState& other) {
     if (one.present != other.present) return false;
     return !one.present ||
            (one.data == other.data && one.dtype == other.dtype && one.owner.id == other.owner.id &&
@@ -63,23 +63,23 @@ PreparedCache::Entries::iterator PreparedCache::matching(const std::vector<Held>
             one.shape == other.shape && one.strides == other.strides);
   };
   const auto first =
-      std::find_if(now.begin(), now.end(), [](const Held& held) { return held.present; });
-  const auto [begin, end] = entries_.equal_range(first->data);
+      std::find_if(now.begin(), now.end(), [](const InputState& held) { return held.present; });
+  const auto [begin, end] = results_.equal_range(first->data);
   for (auto place = begin; place != end; ++place) {
-    const Entry& entry = place->second;
-    if (std::equal(now.begin(), now.end(), entry.held.begin(), entry.held.end(), same) &&
+    const CachedResult& entry = place->second;
+    if (std::equal(now.begin(), now.end(), entry.states.begin(), entry.states.end(), same) &&
         equal_attributes(attributes.values(), entry.attributes) && !dead(entry)) {
       return place;
     }
   }
-  return entries_.end();
+  return results_.end();
 }
 
 // Removes earlier versions of the same memory, and every entry whose memory was freed.
-void PreparedCache::drop_outdated(const std::vector<Held>& now) {
-  const auto outdated = [&](const Entry& entry) {
+void PreparedCache::drop_outdated(const std::vector<InputState>& now) {
+  const auto outdated = [&](const CachedResult& entry) {
     for (size_t i = 0; i < now.size(); ++i) {
-      const Held &then = entry.held[i], &held = now[i];
+      const InputState &then = entry.states[i], &held = now[i];
       if (then.present && held.present && then.owner.id == held.owner.id &&
           (then.owner.version != held.owner.version ||
            (then.data == held.data && then.shape == held.shape &&
@@ -89,8 +89,8 @@ void PreparedCache::drop_outdated(const std::vector<Held>& now) {
     }
     return dead(entry);
   };
-  for (auto place = entries_.begin(); place != entries_.end();) {
-    place = outdated(place->second) ? entries_.erase(place) : std::next(place);
+  for (auto place = results_.begin(); place != results_.end();) {
+    place = outdated(place->second) ? results_.erase(place) : std::next(place);
   }
 }
 
@@ -98,7 +98,7 @@ Prepared PreparedCache::find(const Op& op, const Tensors& inputs, const Attribut
                              const SmallVector<const void*, 6>& handles, const Owners& owners) {
   const std::vector<size_t> places = prepared_places(op);
   if (first_address(inputs, places) == nullptr) return nullptr;
-  std::vector<Held> now(places.size());
+  std::vector<InputState> now(places.size());
   for (size_t i = 0; i < places.size(); ++i) {
     const Tensor& tensor = inputs[places[i]];
     if (!tensor.present) continue;
@@ -112,17 +112,17 @@ Prepared PreparedCache::find(const Op& op, const Tensors& inputs, const Attribut
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock) return nullptr;
   const auto known = matching(now, attributes);
-  if (known == entries_.end()) {
+  if (known == results_.end()) {
     for (size_t i = 0; i < places.size(); ++i) {
       if (now[i].present) now[i].watch = owners.watch(handles[places[i]]);
     }
     drop_outdated(now);
     const void* address = first_address(inputs, places);
-    if (entries_.count(address) >= kMostVariants) entries_.erase(address);
-    entries_.emplace(address, Entry{std::move(now), attributes.values(), false, nullptr});
+    if (results_.count(address) >= kMostVariants) results_.erase(address);
+    results_.emplace(address, CachedResult{std::move(now), attributes.values(), false, nullptr});
     return nullptr;
   }
-  Entry& entry = known->second;
+  CachedResult& entry = known->second;
   if (!entry.is_made) {
     Tensors constants(op.inputs.size());
     for (const size_t place : places) constants[place] = inputs[place];
@@ -133,9 +133,9 @@ Prepared PreparedCache::find(const Op& op, const Tensors& inputs, const Attribut
 }
 
 void PreparedCache::clear() {
-  Entries freed;  // after the lock is free
+  CachedResults freed;  // after the lock is free
   const std::lock_guard<std::mutex> lock(mutex_);
-  entries_.swap(freed);
+  results_.swap(freed);
 }
 
 namespace {

@@ -46,7 +46,7 @@ class PreparedCache {
   void clear();
 
  private:
-  struct Held {
+  struct InputState {
     bool present = false;
     const void* data = nullptr;
     DType dtype = DType::Float32;
@@ -55,20 +55,21 @@ class PreparedCache {
     Owner owner;
     std::shared_ptr<const Watch> watch;
   };
-  struct Entry {
-    std::vector<Held> held;
+  struct CachedResult {
+    std::vector<InputState> states;
     std::vector<AttributeValue> attributes;
     bool is_made = false;
     Prepared prepared;
   };
-  using Entries = std::unordered_multimap<const void*, Entry>;
+  using CachedResults = std::unordered_multimap<const void*, CachedResult>;
 
-  static bool dead(const Entry& entry);
-  Entries::iterator matching(const std::vector<Held>& now, const Attributes& attributes);
-  void drop_outdated(const std::vector<Held>& now);
+  static bool dead(const CachedResult& entry);
+  CachedResults::iterator matching(const std::vector<InputState>& now,
+                                   const Attributes& attributes);
+  void drop_outdated(const std::vector<InputState>& now);
 
-  std::mutex mutex_;  // find() only tries to lock it
-  Entries entries_;   // by the address of the first input that is present
+  std::mutex mutex_;       // find() only tries to lock it
+  CachedResults results_;  // by the address of the first input that is present
 };
 
 // The cache of the op of this name in this binary. (A fast call has a description from

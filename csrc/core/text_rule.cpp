@@ -10,7 +10,7 @@
 namespace myops::text_rule {
 namespace {
 
-using Kind = Step::Kind;
+using Kind = Instruction::Kind;
 
 bool differ(const Dim& left, const Dim& right) {
   return left.known() && right.known() && left.value != right.value;
@@ -86,7 +86,7 @@ class Run {
     for (const Word& word : pattern.words) {
       expected += (expected.empty() ? "" : ", ") + word.text;
       if (!word.name.empty()) names.push_back(word.name);
-      for (const Step& step : word.steps) names.push_back(step.name);
+      for (const Instruction& instruction : word.instructions) names.push_back(instruction.name);
     }
     fail(context_.op_name(), context_.input_name(input),
          "shape " + shape_text(context_.dims(input)), "[" + expected + "]" + known(names));
@@ -270,13 +270,13 @@ class Run {
     lost(name);
   }
 
-  Number element(const Step& step) const {
-    const std::vector<int64_t>& list = context_.attributes().integers(step.name.c_str());
-    if (step.number >= static_cast<int64_t>(list.size())) {
-      fail(context_.op_name(), step.name, str(list.size(), " numbers"),
-           str("at least ", step.number + 1));
+  Number element(const Instruction& instruction) const {
+    const std::vector<int64_t>& list = context_.attributes().integers(instruction.name.c_str());
+    if (instruction.number >= static_cast<int64_t>(list.size())) {
+      fail(context_.op_name(), instruction.name, str(list.size(), " numbers"),
+           str("at least ", instruction.number + 1));
     }
-    return {true, list[static_cast<size_t>(step.number)]};
+    return {true, list[static_cast<size_t>(instruction.number)]};
   }
 
   Dim result(int64_t value, const std::string& text) const {
@@ -287,29 +287,29 @@ class Run {
 
   Dim value(const Word& word) const {
     std::vector<Number> stack;
-    for (const Step& step : word.steps) {
-      if (step.kind == Kind::Number) {
-        stack.push_back({true, step.number});
-      } else if (step.kind == Kind::Element) {
-        stack.push_back(element(step));
-      } else if (step.kind == Kind::Name) {
-        stack.push_back(operand(step.name));
-      } else if (step.kind == Kind::Negate) {
+    for (const Instruction& instruction : word.instructions) {
+      if (instruction.kind == Kind::Number) {
+        stack.push_back({true, instruction.number});
+      } else if (instruction.kind == Kind::Element) {
+        stack.push_back(element(instruction));
+      } else if (instruction.kind == Kind::Name) {
+        stack.push_back(operand(instruction.name));
+      } else if (instruction.kind == Kind::Negate) {
         stack.back() = compute(Kind::Sub, {true, 0}, stack.back(), word);
       } else {
         const Number right = stack.back();
         stack.pop_back();
-        stack.back() = compute(step.kind, stack.back(), right, word);
+        stack.back() = compute(instruction.kind, stack.back(), right, word);
       }
     }
     const Number found = stack.back();
     if (!found.known) {  // a name alone stays one
-      const bool alone = word.steps.size() == 1 && word.steps[0].kind == Kind::Name;
-      return alone ? named(word.steps[0].name) : Dim();
+      const bool alone = word.instructions.size() == 1 && word.instructions[0].kind == Kind::Name;
+      return alone ? named(word.instructions[0].name) : Dim();
     }
     if (found.value >= 0) return Dim(found.value);
     std::vector<std::string> names;
-    for (const Step& step : word.steps) names.push_back(step.name);
+    for (const Instruction& instruction : word.instructions) names.push_back(instruction.name);
     fail(context_.op_name(), "shape",
          str("a length of ", found.value, " from ", word.text, known(names)), "0 or more");
   }
@@ -330,7 +330,7 @@ class Run {
     const bool divides = kind == Kind::Div || kind == Kind::Mod;
     if (divides && b.known && b.value == 0) {
       std::vector<std::string> names;
-      for (const Step& step : word.steps) names.push_back(step.name);
+      for (const Instruction& instruction : word.instructions) names.push_back(instruction.name);
       fail(context_.op_name(), "shape", str("a division by 0 in ", word.text, known(names)),
            "another number there");
     }

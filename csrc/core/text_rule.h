@@ -11,7 +11,7 @@
 namespace myops::text_rule {
 
 // Arithmetic on lengths and integer attributes, in the order in which it is computed.
-struct Step {
+struct Instruction {
   enum class Kind : uint8_t { Number, Name, Element, Add, Sub, Mul, Div, Mod, Min, Max, Negate };
   Kind kind = Kind::Number;
   int64_t number = 0;  // also the place of an Element
@@ -31,7 +31,7 @@ struct Word {
   std::string text;  // as written, for messages
   std::string name;  // of a length or a group
   int64_t number = 0;
-  std::vector<Step> steps;  // of Computed and AtMost
+  std::vector<Instruction> instructions;  // of Computed and AtMost
 };
 
 struct Pattern {

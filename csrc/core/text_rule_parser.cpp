@@ -8,7 +8,7 @@
 namespace myops::text_rule {
 namespace {
 
-using Kind = Step::Kind;
+using Kind = Instruction::Kind;
 
 bool begins_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
@@ -118,75 +118,75 @@ class Parser {
     if (at_ < text_.size() && (text_[at_] == '(' || text_[at_] == '{')) {
       bracketed(word);
     } else {
-      primary(word.steps);
+      primary(word.instructions);
     }
   }
 
   void bracketed(Word& word) {
     const char end = text_[at_++] == '(' ? ')' : '}';
-    sum(word.steps);
+    sum(word.instructions);
     expect(end);
   }
 
-  void sum(std::vector<Step>& steps) {
-    product(steps);
+  void sum(std::vector<Instruction>& instructions) {
+    product(instructions);
     for (;;) {
       if (!sees("->") && take("-")) {
-        product(steps);
-        steps.push_back({Kind::Sub, 0, ""});
+        product(instructions);
+        instructions.push_back({Kind::Sub, 0, ""});
       } else if (take("+")) {
-        product(steps);
-        steps.push_back({Kind::Add, 0, ""});
+        product(instructions);
+        instructions.push_back({Kind::Add, 0, ""});
       } else {
         return;
       }
     }
   }
 
-  void product(std::vector<Step>& steps) {
-    factor(steps);
+  void product(std::vector<Instruction>& instructions) {
+    factor(instructions);
     for (;;) {
       const Kind kind = take("//")  ? Kind::Div
                         : take("*") ? Kind::Mul
                         : take("%") ? Kind::Mod
                                     : Kind::Number;
       if (kind == Kind::Number) return;
-      factor(steps);
-      steps.push_back({kind, 0, ""});
+      factor(instructions);
+      instructions.push_back({kind, 0, ""});
     }
   }
 
-  void factor(std::vector<Step>& steps) {
-    if (!take("-")) return primary(steps);
+  void factor(std::vector<Instruction>& instructions) {
+    if (!take("-")) return primary(instructions);
     enter();
-    factor(steps);
+    factor(instructions);
     --depth_;
-    steps.push_back({Kind::Negate, 0, ""});
+    instructions.push_back({Kind::Negate, 0, ""});
   }
 
-  void primary(std::vector<Step>& steps) {
+  void primary(std::vector<Instruction>& instructions) {
     enter();
     skip();
     if (at_ < text_.size() && is_digit(text_[at_])) {
-      steps.push_back({Kind::Number, number(), ""});
+      instructions.push_back({Kind::Number, number(), ""});
     } else if (take("(")) {
-      sum(steps);
+      sum(instructions);
       expect(')');
     } else {
       std::string found = name();
       if ((found == "min" || found == "max") && take("(")) {
-        sum(steps);
+        sum(instructions);
         while (take(",")) {
-          sum(steps);
-          steps.push_back({found == "min" ? Kind::Min : Kind::Max, 0, ""});
+          sum(instructions);
+          instructions.push_back({found == "min" ? Kind::Min : Kind::Max, 0, ""});
         }
         expect(')');
       } else if (take("[")) {
         skip();
-        steps.push_back({Kind::Element, number(), std::move(found)});
+        instructions.push_back({Kind::Element, number(), std::move(found)});
         expect(']');
       } else {
-        steps.push_back({Kind::Name, 0, std::move(found)});
+        instructions.push_back({Kind::Name, 0, std::move(found)});
       }
     }
     --depth_;
@@ -277,17 +277,18 @@ std::string input_fault(const Pattern& pattern, Names& names) {
   return many > 1 ? "two words that stand for any number of axes in one input" : "";
 }
 
-std::string step_fault(const Step& step, const Names& names,
-                       const std::vector<Attribute>& attributes) {
-  if (step.kind != Kind::Name && step.kind != Kind::Element) return "";
-  if (step.kind == Kind::Name && names.lengths.count(step.name) != 0) return "";
-  const auto wanted = step.kind == Kind::Name ? AttributeType::Int : AttributeType::Ints;
+std::string instruction_fault(const Instruction& instruction, const Names& names,
+                              const std::vector<Attribute>& attributes) {
+  if (instruction.kind != Kind::Name && instruction.kind != Kind::Element) return "";
+  if (instruction.kind == Kind::Name && names.lengths.count(instruction.name) != 0) return "";
+  const auto wanted = instruction.kind == Kind::Name ? AttributeType::Int : AttributeType::Ints;
   for (const Attribute& attribute : attributes) {
-    if (attribute.name != step.name || attribute.type() != wanted) continue;
-    return attribute.is_optional ? "the optional attribute " + quoted(step.name) : "";
+    if (attribute.name != instruction.name || attribute.type() != wanted) continue;
+    return attribute.is_optional ? "the optional attribute " + quoted(instruction.name) : "";
   }
-  return step.kind == Kind::Name ? "the length " + quoted(step.name)
-                                 : str(quoted(step.name), "[], which is no list of ints");
+  return instruction.kind == Kind::Name
+             ? "the length " + quoted(instruction.name)
+             : str(quoted(instruction.name), "[], which is no list of ints");
 }
 
 std::string word_fault(const Word& word, const Names& names,
@@ -297,10 +298,10 @@ std::string word_fault(const Word& word, const Names& names,
     return "the axes " + quoted(word.text);
   }
   if (word.kind == Word::Kind::Name) {
-    return step_fault({Kind::Name, 0, word.name}, names, attributes);
+    return instruction_fault({Kind::Name, 0, word.name}, names, attributes);
   }
-  for (const Step& step : word.steps) {
-    const std::string fault = step_fault(step, names, attributes);
+  for (const Instruction& instruction : word.instructions) {
+    const std::string fault = instruction_fault(instruction, names, attributes);
     if (!fault.empty()) return fault;
   }
   return "";

@@ -63,26 +63,26 @@ void UnmadeOutputs::reserve(const std::vector<std::pair<DType, Shape>>& outputs)
     if (dtype == DType::String) {
       const size_t count = std::min(static_cast<size_t>(element_count(shape)), kMostStrings);
       strings_.emplace_back(count + 1);
-      places_.push_back({strings_.back().data(), true});
+      reserved_.push_back({strings_.back().data(), true});
     } else if (next == nullptr) {
-      places_.push_back({nullptr, false});
+      reserved_.push_back({nullptr, false});
     } else {
       std::memcpy(next, kMark, sizeof(kMark));
-      places_.push_back({next, false});
+      reserved_.push_back({next, false});
     }
     if (next != nullptr) next += pages(dtype, shape, most);
   }
 }
 
 bool UnmadeOutputs::written(size_t number) const {
-  const Place& place = places_[number];
-  if (place.is_string) return !static_cast<const std::string*>(place.data)->empty();
-  return place.data != nullptr && std::memcmp(place.data, kMark, sizeof(kMark)) != 0;
+  const Reserved& memory = reserved_[number];
+  if (memory.is_string) return !static_cast<const std::string*>(memory.data)->empty();
+  return memory.data != nullptr && std::memcmp(memory.data, kMark, sizeof(kMark)) != 0;
 }
 
 UnmadeOutputs::~UnmadeOutputs() {
   bool clean = true;
-  for (size_t i = 0; i < places_.size(); ++i) clean = clean && !written(i);
+  for (size_t i = 0; i < reserved_.size(); ++i) clean = clean && !written(i);
   if (clean && bytes_ > spare.bytes) {
     std::swap(memory_, spare.memory);
     std::swap(bytes_, spare.bytes);

@@ -23,19 +23,19 @@ class UnmadeOutputs {
   // An address for each output, by its dtype and the largest shape that it can have; null where the
   // system has no memory.
   void reserve(const std::vector<std::pair<DType, Shape>>& outputs);
-  void* at(size_t number) const { return places_[number].data; }
+  void* at(size_t number) const { return reserved_[number].data; }
   // Whether something was written at the beginning of this memory.
   bool written(size_t number) const;
 
  private:
-  struct Place {
+  struct Reserved {
     void* data;
     bool is_string;
   };
 
   void* memory_ = nullptr;
   size_t bytes_ = 0;
-  std::vector<Place> places_;
+  std::vector<Reserved> reserved_;
   std::vector<std::vector<std::string>> strings_;
 };
 

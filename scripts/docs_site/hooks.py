@@ -18,7 +18,7 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from docs_site import api, command_line, repository
+from docs_site import api, code_words, command_line, repository
 from docs_site.links import Links
 
 _links = Links()
@@ -58,6 +58,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         source = File.generated(config, page, content=text)
         source.inclusion = InclusionLevel.NOT_IN_NAV
         files.append(source)
+    style = (Path(__file__).parent / "site.css").read_text()
+    files.append(File.generated(config, "site.css", content=style))
     return files
 
 
@@ -67,7 +69,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, **_: Any) -> st
             config.plugins["autorefs"].register_anchor(  # type: ignore[attr-defined]
                 page, command_line.identifier(name), command_line.anchor(name)
             )
-    return html
+    return code_words.marked(html)
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:

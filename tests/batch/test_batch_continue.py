@@ -287,9 +287,9 @@ def test_few_pictures_are_in_memory(
 def test_output_names_are_unique(tmp_path: Path) -> None:
     """Two rows never have the same output name."""
 
-    def planned(*names: str) -> _plan.Plan:
+    def planned(*names: str) -> _plan.RunPlan:
         found = Strings(names)
-        plan = _plan.Plan(_sources.Files(found, {"x": found.under("/nowhere/")}))
+        plan = _plan.RunPlan(_sources.Files(found, {"x": found.under("/nowhere/")}))
         plan.name_outputs(".png")
         return plan
 

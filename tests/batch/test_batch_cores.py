@@ -74,14 +74,14 @@ def test_an_error_in_a_helping_thread_ends_the_run(
     waiting: list[Waiting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends the run, as an error in the thread with the shard does."""
-    part = _calls.Calls._part
+    part = _calls.RowRunner._part
 
     def failing(self: Any, task: Any, session: Any, rows: list[int], feeds: Any) -> None:
         part(self, task, session, rows, feeds)
         if threading.current_thread().name.startswith("myops-batch-helper"):
             raise OSError("a helper")
 
-    monkeypatch.setattr(_calls.Calls, "_part", failing)
+    monkeypatch.setattr(_calls.RowRunner, "_part", failing)
     np.save(tmp_path / "x.npy", np.zeros((120, 3), np.float32))
     model = models.identity(tmp_path, models.FLOAT, ("N", 3))
     with pytest.raises(OSError, match="a helper"):
@@ -96,7 +96,7 @@ def test_rows_of_a_call_follow_its_time(seconds: float, size: int, expected: int
     """A call has at least 64 KiB and takes about 20 ms; other cores can take the other rows."""
     inputs = _recipe.Input("x", "x", "array", True, "uint8", (None, size))
     recipe = _recipe.Recipe((inputs,), {}, (_recipe.Output("y", True),))
-    calls = _calls.Calls(recipe, lambda rows: None)
+    calls = _calls.RowRunner(recipe, lambda rows: None)
     assert calls._most({"x": np.zeros((2, size), np.uint8)}, 2, seconds) == expected
 
 
@@ -135,9 +135,9 @@ def test_the_first_call_shows_whether_rows_are_independent(
     """Whether rows may share calls. If all rows are equal, the call shows nothing."""
     item = _recipe.Input("x", "x", "array", True, "float32", (None, 1))
     recipe = _recipe.Recipe((item,), {}, (_recipe.Output("y", True),), batch=4)
-    calls = _calls.Calls(recipe, lambda rows: None)
+    calls = _calls.RowRunner(recipe, lambda rows: None)
     kept: list[Any] = []
-    task = _job.Task(_plan.Shard(0, 0, (), 0, 4), SimpleNamespace(add=kept.append), {})
+    task = _job.ShardTask(_plan.Shard(0, 0, (), 0, 4), SimpleNamespace(add=kept.append), {})
     calls._part(task, Answering(mixing), [0, 1, 2, 3], {"x": rows.astype(np.float32)[:, None]})
     assert [*calls._equal.values()] == expected
     assert [block.rows for block in kept] == [[0], [1], [2], [3]]

@@ -221,7 +221,7 @@ def test_pixels_outside_of_the_range_are_clipped(tmp_path: Path) -> None:
     """They are clipped and rounded to nearest; NaN is an error."""
     from myops.batch import _pixels
 
-    said = _pixels.Settings(range=(0.0, 1.0))
+    said = _pixels.PixelSettings(range=(0.0, 1.0))
     values = np.float32([[-3, 0.5, 2, 0.1234]])
     with Image.open(io.BytesIO(_pixels.encode(values, "hw", said, "png"))) as image:
         assert np.asarray(image).tolist() == [[0, 128, 255, 31]]

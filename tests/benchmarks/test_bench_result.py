@@ -11,10 +11,13 @@ from benchmarks import limits, scaling
 from benchmarks.also._row import Row
 from benchmarks.case import Target
 from benchmarks.measure import Measurement, Sample
-from benchmarks.report import markdown, text
+from benchmarks.random_shapes.result import Measured
+from benchmarks.report import markdown, tables, text
 from benchmarks.report.document import Document, Section
 from benchmarks.result import Result, word
 from benchmarks.scaling import Point
+
+ROOT = Path(__file__).parents[2]
 
 
 def measurement(name: str, side: Any, output: Any, seconds: float) -> Measurement:
@@ -105,7 +108,8 @@ def test_a_new_measurement_replaces_the_first() -> None:
 
 def test_a_page_keeps_its_text_around_the_tables(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    names = ["machine", "score", "results", "limits", "scaling", "also", "peers"]
+    names = ["machine", "score", "summary", "results", "limits", "scaling", "also", "peers"]
+    names.append("questions")
     marked = "".join(f"<!-- begin {name} -->\nold\n<!-- end {name} -->\n\n" for name in names)
     page.write_text(f"# Mine\n\n{marked}Also mine.\n")
     markdown.write(document(), page)
@@ -124,8 +128,30 @@ def test_a_page_keeps_its_text_around_the_tables(tmp_path: Path) -> None:
     assert page.read_text() == written
 
 
+def test_long_tables_are_written_beside_the_page(tmp_path: Path) -> None:
+    page, beside = tmp_path / "page.md", tmp_path / "page_tables.md"
+    page.write_text("<!-- begin summary -->\n<!-- end summary -->\n")
+    beside.write_text("# Tables\n\n<!-- begin peers -->\nold\n<!-- end peers -->\n")
+    markdown.write(document(), page)
+    assert "| resize cubic | 1 | 1 | 2.00x (2.00) | 1.25x (1.25) |" in page.read_text()
+    assert "peer slow" not in page.read_text()
+    assert beside.read_text().startswith("# Tables\n")
+    assert "| peer slow | 4.00 s (2.00), 12 faults |" in beside.read_text()
+    assert "old" not in beside.read_text()
+
+
+def test_our_pages_have_a_place_for_every_part() -> None:
+    pages = [ROOT / "docs" / name for name in ("performance.md", "performance_tables.md")]
+    marked = "".join(page.read_text() for page in pages)
+    full = document()
+    full.random = [Measured("resize", 1, 2, 1, "1x1", "float32", 1.0, "torch", 2.0)]
+    for name in markdown.parts(full) | tables.parts(full):
+        assert marked.count(f"<!-- begin {name} -->") == 1, name
+
+
 def test_parts_that_were_not_measured_stay() -> None:
     assert set(markdown.parts(Document())) == {"machine"}
+    assert tables.parts(Document()) == {}
     assert markdown.replace_part("no marks", "results", "new") == "no marks"
 
 
@@ -140,7 +166,7 @@ def test_results_behind_a_peer_are_bold() -> None:
         measurement("ours", "torch", "given", 2.0),
         target=Target(1.0, 1.5),
     )
-    assert "**0.50x behind**" in markdown.parts(Document(results=[behind]))["results"]
+    assert "**0.50x behind**" in tables.parts(Document(results=[behind]))["results"]
     assert text.score([behind]) == (
         "Of 1 numbers 0 reach the aim, 0 lie between least and aim, 1 below."
     )

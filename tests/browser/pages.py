@@ -89,14 +89,14 @@ def hostile_report() -> Report:
     found.first_mismatch.evidence = [EVIL, LONG]
     found.first_mismatch.reproduction = EVIL + LONG
     found.notes = [EVIL + LONG]
-    found.unmatched = [Unmatched(EVIL + LONG, 0, EVIL, LONG)]
+    found.unmatched = [UnmatchedCall(EVIL + LONG, 0, EVIL, LONG)]
     found.versions = {EVIL: EVIL}
     found.command = f"myops compare {EVIL} {LONG}"
     return found
 
 
 @dataclasses.dataclass
-class Unmatched:
+class UnmatchedCall:
     path: str
     call: int
     kind: str

@@ -16,7 +16,8 @@ import pytest
 # One page of each kind: the front page, wide tables, long code, a signature, a module, the
 # commands.
 PAGES = (
-    "index.html", "opset_matrix.html", "performance.html", "tutorial.html", "ops.html",
+    "index.html", "opset_matrix.html", "performance.html", "performance_tables.html",
+    "tutorial.html", "ops.html",
     "api/myops.onnx/export.html", "api/myops.onnx/index.html", "reference.html",
     "examples/hosts/libtorch/main.cpp.html",
 )  # fmt: skip

@@ -218,7 +218,9 @@ def test_hostile_names_are_printed_escaped(
     words = WORDS[command]
     assert words is not None
     if output == "terminal":
-        consoles = [_console.Console(force_terminal=True, width=40, stderr=flag) for flag in (0, 1)]
+        consoles = [
+            _console.CommandConsole(force_terminal=True, width=40, stderr=flag) for flag in (0, 1)
+        ]
         monkeypatch.setattr(_console, "out", consoles[0])
         monkeypatch.setattr(_console, "errors", consoles[1])
     hostile = {"x": "x" + HOSTILE, "y": "y" + HOSTILE}

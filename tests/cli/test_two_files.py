@@ -154,7 +154,9 @@ def test_hostile_names_are_printed_escaped(
     other.graph.node[0].input[1] = f"w{HOSTILE}"
     onnx.save(other, "other.onnx")
     if output == "terminal":
-        consoles = [_console.Console(force_terminal=True, width=40, stderr=flag) for flag in (0, 1)]
+        consoles = [
+            _console.CommandConsole(force_terminal=True, width=40, stderr=flag) for flag in (0, 1)
+        ]
         monkeypatch.setattr(_console, "out", consoles[0])
         monkeypatch.setattr(_console, "errors", consoles[1])
     further = {"compare": ["--html", "page.html", "--all"], "diff": ["--all"],

@@ -15,7 +15,7 @@ import myops
 from myops.onnx import export
 from myops.onnx.guards import _calls, _constants
 
-WATCHES = [_calls.Calls, _constants.Constants]
+WATCHES = [_calls.CallRecorder, _constants.Constants]
 
 
 class Doubled(torch.nn.Module):

@@ -109,7 +109,7 @@ _ours = functools.cache(
 )
 
 
-def examine(*args: Any, **kwargs: Any) -> _doctor.Report:
+def examine(*args: Any, **kwargs: Any) -> _doctor.DoctorReport:
     """`doctor`, but the environment and our own library are examined once for all tests."""
     facts, outcome, found = _look()
 

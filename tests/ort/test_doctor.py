@@ -247,7 +247,7 @@ def test_our_missing_library_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_crash_while_running_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     original = process.run
 
-    def dying(request: dict[str, Any], *args: Any) -> process.Outcome:
+    def dying(request: dict[str, Any], *args: Any) -> process.ChildOutcome:
         outcome = original(request, *args)
         if request["kind"] == "session":
             outcome.events = [e for e in outcome.events if e["stage"] not in ("ran", "end")]

@@ -11,7 +11,7 @@ import pytest
 from doctor_cases import LibraryBuilder, examine
 
 import myops.ort
-from myops.ort._doctor import Report, libraries, process
+from myops.ort._doctor import DoctorReport, libraries, process
 
 
 @pytest.fixture(scope="module")
@@ -19,11 +19,11 @@ def library_builder(tmp_path_factory: pytest.TempPathFactory) -> LibraryBuilder:
     return LibraryBuilder(tmp_path_factory.mktemp("libraries"))
 
 
-def alone(*libraries: str) -> Report:
+def alone(*libraries: str) -> DoctorReport:
     return examine(None, libraries, myops_library=False)
 
 
-def only(report: Report) -> tuple[str, str]:
+def only(report: DoctorReport) -> tuple[str, str]:
     """The code and all words of the only finding."""
     (finding,) = report.findings
     words = " ".join((finding.what, finding.why, finding.fix, finding.message))

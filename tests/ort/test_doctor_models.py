@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from myops import _description
 from myops.ort import _doctor
-from myops.ort._doctor import Finding, Report, libraries
+from myops.ort._doctor import DoctorReport, Finding, libraries
 from myops.ort._doctor.graph import Provided
 from myops.ort._doctor.messages import explain
 from myops.ort._doctor.rules import MessageContext
@@ -23,7 +23,7 @@ BFLOAT16 = TensorProto.BFLOAT16
 PICTURE = {"x": (FLOAT, [1, 1, 4, 4]), "s": (FLOAT, [4])}
 
 
-def found(report: Report, code: str) -> Finding:
+def found(report: DoctorReport, code: str) -> Finding:
     """The finding with a code; fails with the whole report when there is none."""
     matching = [finding for finding in report.findings if finding.code == code]
     assert matching, f"no {code} in: {report}"

@@ -142,7 +142,7 @@ def test_variations_keep_the_values() -> None:
         wanted = x[:1].expand_as(x) if "expanded" in title else x
         assert torch.equal(other, wanted), title
         assert other.stride() != x.stride() or other.data_ptr() % 64, title
-    longer = variations.Axes(((0, 1),), 3, "").at(Case((x,)), 7).tensors[0]
+    longer = variations.LinkedAxes(((0, 1),), 3, "").at(Case((x,)), 7).tensors[0]
     assert torch.equal(longer[:, :3], x)
     assert not torch.equal(longer[:, 3:6], x)  # or a kernel could read an element twice unnoticed
     whole = variations.cast(x, torch.int64)

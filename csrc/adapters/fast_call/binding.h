@@ -1,4 +1,4 @@
-// What the function for one op uses: made once, in fast_call.cpp.
+// What a fast call of one op needs: collected once, in fast_call.cpp.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct Gradient {
   py::object python;  // the same as f(grad, shape, other inputs, attributes)
 };
 
-// What the function for one op uses.
+// What a fast call of one op needs.
 struct Binding {
   const Op& op;
   const Attributes defaults;
@@ -46,7 +46,7 @@ struct Binding {
   py::object is_inference = {};  // method; asked of `out` only
   std::optional<Gradient> gradient = {};
 
-  // That of calls like this one: a model calls an op with some shapes in turns.
+  // A model calls an op with several shapes in turn: each of them mostly finds its own cache.
   ShapeCache& cache_of(const Tensors& inputs) const {
     uint64_t hash = 0;
     const auto mix = [&](uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15u; };

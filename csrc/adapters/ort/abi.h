@@ -194,8 +194,8 @@ inline constexpr uint32_t kNewerApiVersion = 24;
   call(OpAttr_GetTensorAttributeAsOrtValue, 362, Status*, const NodeAttribute*, Value** out)       \
   call(OpAttr_GetType, 363, Status*, const NodeAttribute*, AttributeKind* out)
 
-// What KernelContext_GetResource has of CUDA's provider (cuda_resource.h of ONNX Runtime): of which
-// version of the list, and which member.
+// Arguments of KernelContext_GetResource for CUDA's provider (cuda_resource.h of ONNX Runtime): the
+// version of its list of resources, and a member of the list.
 inline constexpr int kCudaResources = 3;
 inline constexpr int kCudaUsesTf32 = 10011;  // the provider's option use_tf32, a bool
 

@@ -109,7 +109,7 @@ class OrtRuntime : public Runtime {
     return tensor;
   }
 
-  // A node that names it all the same gets what torch.ops gives.
+  // A node that has the output anyway gets an empty tensor, as a caller of torch.ops does.
   void leave_out(size_t output, DType dtype) override {
     (void)allocate(output, dtype, {0}, Layout::Contiguous);
   }
@@ -209,7 +209,7 @@ Status* compute(void* kernel, ComputeContext* context) noexcept {
   });
 }
 
-// The same where the provider of CUDA runs the node: tensors are on its device, but for those that
+// The same where the provider of CUDA runs the node: tensors are on its device, except those that
 // are read before the kernel runs.
 Status* compute_on_cuda(void* kernel, ComputeContext* context) noexcept {
   const Kernel& self = *static_cast<const Kernel*>(kernel);

@@ -17,29 +17,31 @@ namespace {
 
 using torch::stable::detail::from;
 
-struct Place {
+struct DeviceId {
   int32_t type, index;
-  bool operator==(const Place& other) const { return type == other.type && index == other.index; }
+  bool operator==(const DeviceId& other) const {
+    return type == other.type && index == other.index;
+  }
 };
 
-Place place_of(const TorchTensor& tensor) {
-  Place place{};
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &place.type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor.get(), &place.index));
-  return place;
+DeviceId device_of(const TorchTensor& tensor) {
+  DeviceId device{};
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &device.type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor.get(), &device.index));
+  return device;
 }
 
 // As in Python, such as "cuda:1".
-std::string name_of(const Place& place) {
-  if (place.type == aoti_torch_device_type_cpu()) return "cpu";
+std::string name_of(const DeviceId& device) {
+  if (device.type == aoti_torch_device_type_cpu()) return "cpu";
   constexpr std::pair<int, const char*> kNames[] = {
       {1, "cuda"},  {6, "hip"},  {9, "xla"},   {12, "xpu"},          {13, "mps"},
       {14, "meta"}, {15, "hpu"}, {19, "mtia"}, {20, "privateuseone"}};
-  std::string name = "device type " + std::to_string(place.type);
+  std::string name = "device type " + std::to_string(device.type);
   for (const auto& [type, text] : kNames) {
-    if (place.type == type) name = text;
+    if (device.type == type) name = text;
   }
-  return str(name, ":", place.index);
+  return str(name, ":", device.index);
 }
 
 const TorchTensor* tensor_in(const Argument& argument) {
@@ -131,9 +133,9 @@ class DeviceGuard {
 class CudaRuntime final : public Runtime, public cuda::Device {
  public:
   // `out`: the caller's tensor for the result, or null.
-  CudaRuntime(const Op& op, const Place& place, const Tensors& inputs, TorchTensor* out)
-      : op_(op), place_(place), inputs_(inputs), out_(out) {
-    TORCH_ERROR_CODE_CHECK(torch_cuda(op).get_current_stream(place.index, &stream_));
+  CudaRuntime(const Op& op, const DeviceId& device, const Tensors& inputs, TorchTensor* out)
+      : op_(op), device_(device), inputs_(inputs), out_(out) {
+    TORCH_ERROR_CODE_CHECK(torch_cuda(op).get_current_stream(device.index, &stream_));
   }
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
@@ -160,7 +162,7 @@ class CudaRuntime final : public Runtime, public cuda::Device {
   const char* name() const override { return "torch cuda"; }
 
   cuda::Device* cuda_device() override { return this; }
-  int index() const override { return place_.index; }
+  int index() const override { return device_.index; }
   void* stream() const override { return stream_; }
   void* scratch(size_t bytes) override {
     scratch_.push_back(new_tensor(DType::UInt8, {static_cast<int64_t>(bytes)}, {1}));
@@ -175,9 +177,9 @@ class CudaRuntime final : public Runtime, public cuda::Device {
   TorchTensor new_tensor(DType dtype, const Shape& shape, const Shape& strides) const {
     AtenTensorHandle tensor = nullptr;
     if (aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
-                                 dtype_code(dtype), place_.type, place_.index, &tensor) != 0) {
+                                 dtype_code(dtype), device_.type, device_.index, &tensor) != 0) {
       throw Error(str(op_.name, ": CUDA: got no memory from torch for ", dtype_name(dtype),
-                      " of shape ", shape, " on ", name_of(place_), ", expected ",
+                      " of shape ", shape, " on ", name_of(device_), ", expected ",
                       byte_count(shape, dtype),
                       " bytes: CUDA out of memory. What torch's allocator "
                       "says is on the standard error"));
@@ -186,9 +188,9 @@ class CudaRuntime final : public Runtime, public cuda::Device {
   }
 
   Tensor accept(DType dtype, const Shape& shape, const Shape& strides) {
-    const Place place = place_of(*out_);
-    if (!(place == place_)) {
-      fail(op_.name, "out", "a tensor on " + name_of(place), "one on " + name_of(place_));
+    const DeviceId device = device_of(*out_);
+    if (!(device == device_)) {
+      fail(op_.name, "out", "a tensor on " + name_of(device), "one on " + name_of(device_));
     }
     const ScalarType type = scalar_type_of(out_->get());
     const std::optional<DType> got = from_scalar_type(type);
@@ -204,7 +206,7 @@ class CudaRuntime final : public Runtime, public cuda::Device {
   }
 
   const Op& op_;
-  const Place place_;
+  const DeviceId device_;
   const Tensors& inputs_;
   TorchTensor* out_;
   void* stream_ = nullptr;
@@ -251,20 +253,20 @@ size_t first_tensor(const Op& op, const std::vector<Argument>& inputs) {
 }
 
 // Refuses tensors on another device than that of the call, which is the device of input `first`.
-void check_places(const Op& op, const std::vector<Argument>& inputs, size_t first,
-                  const Place& home) {
-  const Place cpu{aoti_torch_device_type_cpu(), -1};
+void check_devices(const Op& op, const std::vector<Argument>& inputs, size_t first,
+                   const DeviceId& home) {
+  const DeviceId cpu{aoti_torch_device_type_cpu(), -1};
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TorchTensor* tensor = tensor_in(inputs[i]);
     if (tensor == nullptr) continue;
-    const Place place = place_of(*tensor);
+    const DeviceId device = device_of(*tensor);
     if (is_read_early(op, i)) {
-      if (place.type == cpu.type) continue;
-      fail(op.name, op.input_name(i), "a tensor on " + name_of(place),
+      if (device.type == cpu.type) continue;
+      fail(op.name, op.input_name(i), "a tensor on " + name_of(device),
            "one on the CPU, or Python numbers: they are read before the kernel runs");
     }
-    if (place == home) continue;
-    fail(op.name, op.input_name(i), "a tensor on " + name_of(place),
+    if (device == home) continue;
+    fail(op.name, op.input_name(i), "a tensor on " + name_of(device),
          str("one on ", name_of(home), ", where ", op.input_name(first), " is"));
   }
 }
@@ -278,7 +280,7 @@ bool is_elsewhere(const Op& op, const std::vector<Argument>& inputs) {
 
 void call_elsewhere(const Op& op, Arguments& arguments, StableIValue* stack) {
   const size_t first = first_tensor(op, arguments.inputs);
-  const Place home = place_of(*tensor_in(arguments.inputs[first]));
+  const DeviceId home = device_of(*tensor_in(arguments.inputs[first]));
   if (home.type != aoti_torch_device_type_cuda() || op.compute_cuda == nullptr) {
     const std::string input = op.input_name(first);
     fail(op.name, input, "a tensor on " + name_of(home),
@@ -286,10 +288,10 @@ void call_elsewhere(const Op& op, Arguments& arguments, StableIValue* stack) {
              ": the op has no kernel for other devices. Call it with ", input,
              ".cpu() and the other tensors there, and move the result back"));
   }
-  check_places(op, arguments.inputs, first, home);
+  check_devices(op, arguments.inputs, first, home);
   const DeviceGuard guard(torch_cuda(op), home.index);
   std::optional<TorchTensor>& out = arguments.out;
-  if (out && place_of(*out) == home) (void)out->mutable_data_ptr();  // copy-on-write, as in call()
+  if (out && device_of(*out) == home) (void)out->mutable_data_ptr();  // copy-on-write, as in call()
 
   Tensors inputs;
   inputs.reserve(arguments.inputs.size());

@@ -13,8 +13,8 @@ namespace myops::torch_adapter {
 inline constexpr std::array<const char*, 6> kOtherDevices = {"CUDA", "XPU",  "MPS",
                                                              "HPU",  "MTIA", "PrivateUse1"};
 
-// Whether the first tensor is on another device, but for those whose numbers are read before the
-// kernel runs.
+// Whether the first tensor is on another device. Tensors whose numbers are read before the kernel
+// runs do not count.
 bool is_elsewhere(const Op& op, const std::vector<Argument>& inputs);
 
 // As call() in library.cpp, for these tensors.

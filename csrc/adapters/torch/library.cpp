@@ -166,7 +166,7 @@ Tensor view(const Op& op, const Input& input, Argument& argument, Budget& budget
   return Tensor();
 }
 
-// Of a tensor's memory, where it matters whether view() copies it.
+// The address of a tensor's memory, to see whether view() copies it; null where nothing asks.
 const void* address(const Op& op, const Argument& argument) {
   const auto* tensor = op.prepared_inputs.empty() ? nullptr : std::get_if<TorchTensor>(&argument);
   return tensor == nullptr || !tensor->is_cpu() ? nullptr : tensor->const_data_ptr();
@@ -183,7 +183,7 @@ void refuse_recorded(const Op& op, const std::vector<Argument>& inputs, const To
   if (recorded(out)) fail(op.name, "out", "a tensor that requires grad", expected);
 }
 
-// What Op::prepare made of the inputs that are tensors as the caller has them, not copies.
+// The result of Op::prepare, or null. Inputs that were copied for this call are not prepared.
 Prepared prepared_for(const Op& op, const std::vector<Argument>& arguments, const Tensors& inputs,
                       const Attributes& attributes, const std::vector<bool>& is_copy) {
   SmallVector<const void*, 6> tensors;
@@ -252,14 +252,14 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(*runtime.outputs[i]);
 }
 
-// What a function of an op (see op.h) calls.
-struct Entry {
+// What an op's function for the dispatcher (StackEntry in op.h) gets as its target.
+struct OverloadTarget {
   const Op op;
   const Overload overload;
 };
 
 void run_stack(const void* target, uint64_t* stack) {
-  const auto& entry = *static_cast<const Entry*>(target);
+  const auto& entry = *static_cast<const OverloadTarget*>(target);
   try {
     call(entry.op, entry.overload, stack);
   } catch (const Error& error) {
@@ -273,7 +273,7 @@ void register_overload(const Op& op, Overload overload, const detail::StackEntry
   using Kind = StableLibrary::Kind;
   // Never destroyed: kernels may run until the process ends, and torch would unregister the op
   // while Python may still use it.
-  *entry.target = new Entry{op, overload};
+  *entry.target = new OverloadTarget{op, overload};
   // What torch's messages name: no path of this machine, so that objects are the same everywhere.
   constexpr const char* file = "myops/adapters/torch/library.cpp";
   const char* name = library_namespace();
@@ -296,7 +296,7 @@ void register_op(const Op& op) {
   for (size_t i = 0; i < all.size(); ++i) {
     try {
       register_overload(op, all[i], op.stack_entries[i]);
-    } catch (const std::exception&) {  // whose text is the place in torch's headers
+    } catch (const std::exception&) {  // its text names only a line in torch's headers
       detail::add_fault(
           str(op.name, ": schema: got ", dispatcher_schema(op, all[i]),
               ", expected one that torch accepts, of a name that no other library has registered"));

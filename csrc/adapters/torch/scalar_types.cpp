@@ -63,7 +63,8 @@ std::string scalar_type_name(ScalarType type) {
     default:
       break;
   }
-  // UInt1, Int4, Bits8 and others without arithmetic: in Python as here, in small letters.
+  // UInt1, Int4, Bits8 and others without arithmetic have the same names in Python, in small
+  // letters.
   std::string name = torch::headeronly::toString(type);
   for (char& letter : name) {
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');

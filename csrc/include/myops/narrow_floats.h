@@ -17,7 +17,7 @@ To bit_cast(From from) {
 }
 
 #ifdef __CUDACC__
-// A GPU has instructions for these two, with the same results, but for the bits of a NaN: without
+// A GPU has instructions for these two, with the same results, except the bits of a NaN: without
 // them, arithmetic and not memory bandwidth limits an op of float16.
 inline float half_to_float(uint16_t half) {
   float value;

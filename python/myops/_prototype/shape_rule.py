@@ -47,7 +47,7 @@ class Length:
 
 
 @dataclass(frozen=True)
-class Described:
+class RuleInput:
     """An input as a rule sees it: lengths and dtype (None when unknown), no numbers."""
 
     shape: tuple[Any, ...]
@@ -81,7 +81,7 @@ def rule(
                 inputs.append([int(number) for number in given] if whole else list(given))
             else:
                 lengths = [dim if isinstance(dim, int) else Length(dim or "") for dim in dims]
-                inputs.append(Described(tuple(lengths), dtype))
+                inputs.append(RuleInput(tuple(lengths), dtype))
         assert shape is not None
         if fixed is not None:
             inputs = [*inputs[:fixed], inputs[fixed:]]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from myops.batch._cores import Cores
-from myops.batch._job import Block, Task
+from myops.batch._job import Block, ShardTask
 from myops.batch._recipe import Recipe
 
 _CALL_BYTES = 64 * 1024  # of inputs in one call: more rows are not faster, because of the caches
@@ -30,7 +30,7 @@ class DiffersError(Exception):
     """Rows that ran in one call gave other bits than alone; their shard runs again."""
 
 
-class Calls:
+class RowRunner:
     """Runs rows of shards.
 
     Args:
@@ -56,7 +56,7 @@ class Calls:
             return rows >= _WAITING_ROWS or size > _CALL_BYTES
         return rows >= max(_WAITING_ROWS, recipe.batch) or size >= _WAITING_BYTES
 
-    def alone(self, task: Task, session: Any, row: int, feeds: Feeds) -> None:
+    def alone(self, task: ShardTask, session: Any, row: int, feeds: Feeds) -> None:
         """Runs one row."""
         try:
             block = Block([row], self._single(session, feeds))
@@ -65,7 +65,7 @@ class Calls:
             return
         task.keep(block)
 
-    def together(self, task: Task, cores: Cores, rows: Sequence[int], feeds: Feeds) -> None:
+    def together(self, task: ShardTask, cores: Cores, rows: Sequence[int], feeds: Feeds) -> None:
         """Runs rows of one shape, in as few calls as possible without changing their bits.
 
         Raises:
@@ -105,7 +105,7 @@ class Calls:
         most = min(_CALL_ROWS, _CALL_BYTES // max(1, size), int(_CALL_SECONDS / seconds))
         return recipe.batch or max(1, most)
 
-    def _part(self, task: Task, session: Any, rows: list[int], feeds: Feeds) -> None:
+    def _part(self, task: ShardTask, session: Any, rows: list[int], feeds: Feeds) -> None:
         key = (shapes(feeds), len(rows))
         if len(rows) == 1 or self._equal.get(key) is False:
             self._each(task, session, rows, feeds)
@@ -141,7 +141,9 @@ class Calls:
             return False
         return _same([item[place : place + 1] for item in values], [single])
 
-    def _each(self, task: Task, session: Any, rows: Sequence[int], feeds: Feeds) -> list[list[Any]]:
+    def _each(
+        self, task: ShardTask, session: Any, rows: Sequence[int], feeds: Feeds
+    ) -> list[list[Any]]:
         """Runs rows one by one; the outputs of those that did not fail."""
         found = []
         key = shapes(feeds)

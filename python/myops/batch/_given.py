@@ -10,7 +10,7 @@ from typing import Any
 from myops._names import choose
 from myops.batch import _parquet, _pixels, _tables
 from myops.batch._arrays import SHAPE, kind
-from myops.batch._pixels import Settings
+from myops.batch._pixels import PixelSettings
 from myops.batch._recipe import Recipe
 from myops.batch._sources import Files
 
@@ -35,7 +35,7 @@ def checked_model(model: Any) -> str:
 
 def settings(
     layout: str, channels: int, range: Any, output_range: Any, mean: Any, std: Any, resize: str
-) -> Settings:
+) -> PixelSettings:
     """The settings for pixels.
 
     Raises:
@@ -57,7 +57,7 @@ def settings(
         )
     pairs = [None if item is None else (float(item[0]), float(item[1]))
              for item in (range, output_range)]  # fmt: skip
-    return Settings(layout, channels, pairs[0], pairs[1], tuple(mean), tuple(std), resize)
+    return PixelSettings(layout, channels, pairs[0], pairs[1], tuple(mean), tuple(std), resize)
 
 
 def check_words(**words: Any) -> None:

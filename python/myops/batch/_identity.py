@@ -20,7 +20,7 @@ from myops.ort._session import _mentions
 _LOCATION = re.compile(rb"\n\x08location\x12")  # of weights in another file, in a model's bytes
 
 
-def identity(job: Job, plan: _plan.Plan, shard_rows: int) -> dict[str, Any]:
+def identity(job: Job, plan: _plan.RunPlan, shard_rows: int) -> dict[str, Any]:
     """Everything on which the results depend, as data for JSON."""
     import onnxruntime
 

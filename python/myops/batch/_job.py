@@ -83,7 +83,7 @@ class Block:
 
 
 @dataclass
-class Task:
+class ShardTask:
     """A shard in progress.
 
     shard: The shard.

@@ -153,7 +153,7 @@ class Local:
                 thread.join()
             if self.worker is not None:
                 self.worker.close()
-                self.calls = self.worker.calls.largest
+                self.calls = self.worker.runner.largest
                 self.in_memory = self.worker.in_memory.largest
 
     def _sessions(self) -> list[Any]:

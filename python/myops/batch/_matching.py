@@ -12,7 +12,7 @@ import numpy as np
 from myops._names import choose
 from myops.batch import _arrays, _parquet, _recipe, _sources, _store, _tables
 from myops.batch._arrays import kind
-from myops.batch._pixels import Settings
+from myops.batch._pixels import PixelSettings
 from myops.batch._recipe import Recipe
 from myops.batch._sources import Files
 
@@ -46,7 +46,7 @@ def recipe_of(
     files: Files,
     columns: Mapping[str, str],
     rows: str,
-    settings: Settings,
+    settings: PixelSettings,
 ) -> tuple[Recipe, bool]:
     """How rows become inputs, and whether files have many rows."""
     needed = _recipe.columns_of(session, constants)
@@ -106,7 +106,7 @@ def recipe_of(
     return _finished(tuple(found), constants, settings), True
 
 
-def _of_column(value: Any, column: str, path: str, settings: Settings) -> _recipe.Input:
+def _of_column(value: Any, column: str, path: str, settings: PixelSettings) -> _recipe.Input:
     if kind(path) == "parquet":
         if _parquet.is_bytes(path, column):
             return _recipe.of_files(value, column, settings)
@@ -129,7 +129,11 @@ def _checked(made: _recipe.Input, dtype: Any, path: str) -> _recipe.Input:
 
 
 def _recipe_of_arrays(
-    needed: Sequence[Any], first: Mapping[str, str], constants: Any, rows: str, settings: Settings
+    needed: Sequence[Any],
+    first: Mapping[str, str],
+    constants: Any,
+    rows: str,
+    settings: PixelSettings,
 ) -> tuple[Recipe, bool]:
     """Files of arrays for each input by name: each file is one row."""
     if rows == "axis0":
@@ -144,7 +148,7 @@ def _recipe_of_arrays(
     return _finished(tuple(found), constants, settings), False
 
 
-def _finished(inputs: tuple[_recipe.Input, ...], constants: Any, settings: Settings) -> Recipe:
+def _finished(inputs: tuple[_recipe.Input, ...], constants: Any, settings: PixelSettings) -> Recipe:
     lengths = {item.shape[0] for item in inputs if item.stack and item.shape}
     fixed = [item for item in lengths if item is not None]
     if len(fixed) > 1:

@@ -73,8 +73,8 @@ def group(path: str, number: int, wanted: Sequence[str]) -> Any:
         return file.read_row_group(number, columns=listed, use_threads=False)
 
 
-class Place:
-    """A place in a row group that is too large for memory.
+class RowGroupCursor:
+    """A position in a row group that is too large for memory.
 
     Args:
         key: Path of the file, number of the group, and columns.

@@ -24,7 +24,7 @@ _FRAMES = ("MPO",)  # of cameras: the picture, then smaller copies of it
 
 
 @dataclass(frozen=True)
-class Settings:
+class PixelSettings:
     """The arguments about pixels.
 
     layout: One of LAYOUTS; "": from the graph.
@@ -73,7 +73,7 @@ def pillow() -> Any:
     return PIL
 
 
-def layout_of(name: str, shape: Sequence[Any] | None, dtype: str, said: Settings) -> Layout:
+def layout_of(name: str, shape: Sequence[Any] | None, dtype: str, said: PixelSettings) -> Layout:
     """The form of pictures in an input or output of the graph.
 
     Args:
@@ -137,7 +137,7 @@ def check_range(name: str, layout: Layout, given: tuple[float, float] | None, op
         )
 
 
-def decode(data: bytes, layout: Layout, said: Settings) -> np.ndarray:
+def decode(data: bytes, layout: Layout, said: PixelSettings) -> np.ndarray:
     """The bytes of a picture file as the graph's tensor, with a batch axis of 1 if it has one.
 
     The rotation in the metadata is applied. Alpha is dropped if the graph has no channel for it,
@@ -208,7 +208,7 @@ def _pixels(image: Any, channels: int) -> tuple[np.ndarray, int]:
     ), 255
 
 
-def _as_tensor(pixels: np.ndarray, white: int, layout: Layout, said: Settings) -> np.ndarray:
+def _as_tensor(pixels: np.ndarray, white: int, layout: Layout, said: PixelSettings) -> np.ndarray:
     if layout.dtype == "uint8":
         tensor = pixels if white == 255 else ((pixels.astype(np.uint32) + 128) // 257)
     elif layout.dtype == "uint16":
@@ -232,7 +232,7 @@ def _as_tensor(pixels: np.ndarray, white: int, layout: Layout, said: Settings) -
     return tensor[None] if layout.axes[0] == "n" else tensor
 
 
-def encode(tensor: np.ndarray, axes: str, said: Settings, format: str) -> bytes:
+def encode(tensor: np.ndarray, axes: str, said: PixelSettings, format: str) -> bytes:
     """A picture file of a tensor. Floats outside of their range are clipped, and rounded to the
     nearest of 256 steps (half to even).
 

@@ -64,8 +64,8 @@ class Shard:
     rows: int
 
 
-class Plan(Sequence[Entry]):
-    """The entries, without an object for each.
+class RunPlan(Sequence[Entry]):
+    """The entries of a run, in order; each object is made when it is asked for.
 
     Args:
         files: Those of the source.
@@ -141,7 +141,7 @@ class Plan(Sequence[Entry]):
                 )
 
 
-def plan(files: Files, table: bool, limit: int | None, columns: Sequence[str] = ()) -> Plan:
+def plan(files: Files, table: bool, limit: int | None, columns: Sequence[str] = ()) -> RunPlan:
     """The plan.
 
     Args:
@@ -150,7 +150,7 @@ def plan(files: Files, table: bool, limit: int | None, columns: Sequence[str] = 
         columns: Those that each table must have.
     """
     if not table:
-        return Plan(files, count=None if limit is None else min(limit, len(files)))
+        return RunPlan(files, count=None if limit is None else min(limit, len(files)))
     rows: list[int] = []
     total = 0
     for place in range(len(files)):
@@ -159,7 +159,7 @@ def plan(files: Files, table: bool, limit: int | None, columns: Sequence[str] = 
         found = _tables.rows(next(iter(files.at(place).values())), columns)
         rows.append(found if limit is None else min(found, limit - total))
         total += rows[-1]
-    return Plan(files, rows, len(rows))
+    return RunPlan(files, rows, len(rows))
 
 
 def _stamp(path: str) -> tuple[int, int]:
@@ -172,7 +172,7 @@ def _stamp(path: str) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def digest(plan: Plan) -> str:
+def digest(plan: RunPlan) -> str:
     """The SHA-256 of the plan."""
     found = hashlib.sha256()
     for entry in plan:
@@ -180,7 +180,7 @@ def digest(plan: Plan) -> str:
     return found.hexdigest()
 
 
-def shard_rows(plan: Plan, parts: bool, table: bool, dense: bool) -> int:
+def shard_rows(plan: RunPlan, parts: bool, table: bool, dense: bool) -> int:
     """The number of rows of a shard, within limits: a 64th of a table, a 256th of files.
 
     A shard is decoded by one thread, so files need more shards than there may be cores.
@@ -196,7 +196,7 @@ def shard_rows(plan: Plan, parts: bool, table: bool, dense: bool) -> int:
     return max(16, min(1024, total // 64)) if parts else max(1, min(64, total // 256))
 
 
-def shards(plan: Plan, rows: int, table: bool) -> Iterator[Shard]:
+def shards(plan: RunPlan, rows: int, table: bool) -> Iterator[Shard]:
     """The shards, each of at most `rows` rows; a shard of tables has rows of one file."""
     number = start = 0
     if not table:

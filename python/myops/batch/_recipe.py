@@ -15,7 +15,7 @@ import numpy as np
 
 from myops._names import near_misses
 from myops.batch import _pixels
-from myops.batch._pixels import Layout, Settings
+from myops.batch._pixels import Layout, PixelSettings
 
 DTYPES = {
     "float": "float32", "double": "float64", "float16": "float16", "bool": "bool",
@@ -79,7 +79,7 @@ class Recipe:
     inputs: tuple[Input, ...]
     constants: dict[str, np.ndarray]
     outputs: tuple[Output, ...]
-    pixels: Settings = field(default_factory=Settings)
+    pixels: PixelSettings = field(default_factory=PixelSettings)
     batch: int | None = None
     fixed: int = 0
 
@@ -128,7 +128,7 @@ def check_columns(needed: Sequence[str], given: Sequence[str]) -> None:
         )
 
 
-def of_files(value: Any, column: str, said: Settings) -> Input:
+def of_files(value: Any, column: str, said: PixelSettings) -> Input:
     """An input whose rows are files of pictures.
 
     Raises:
@@ -216,7 +216,9 @@ def rows_of_arrays(value: Any, shape: tuple[int, ...], said: str, path: str) -> 
     )
 
 
-def output(value: Any, inputs: Sequence[Input], whole: Sequence[str], said: Settings) -> Output:
+def output(
+    value: Any, inputs: Sequence[Input], whole: Sequence[str], said: PixelSettings
+) -> Output:
     """How an output is divided into rows, and whether it is a picture."""
     shape = shape_of(value)
     dtype = dtype_of(value, "output")
@@ -231,7 +233,9 @@ def output(value: Any, inputs: Sequence[Input], whole: Sequence[str], said: Sett
     axes = ""
     if pictures and not is_bytes and len(shape) in (0, 3, 4):
         try:
-            axes = _pixels.layout_of("", value.shape if shape else None, dtype, Settings()).axes
+            axes = _pixels.layout_of(
+                "", value.shape if shape else None, dtype, PixelSettings()
+            ).axes
         except ValueError:
             like = pictures[0].axes
             axes = like if not shape or len(like) == len(shape) else ""

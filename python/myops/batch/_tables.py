@@ -156,7 +156,7 @@ class Reader:
                     place = getattr(self._own, "place", None)
                     if place is None or place.key != key or place.at > low - start:
                         rows = max(1, _PLACE_BYTES * length // size)
-                        place = self._own.place = _parquet.Place(key, rows)
+                        place = self._own.place = _parquet.RowGroupCursor(key, rows)
                     parts.append(place.take(low - start, high - low))
             start += length
         return _parquet.arrow().concat_tables(parts)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from myops.batch import _arrays, _pixels, _recipe, _sinks, _store, _tables
-from myops.batch._calls import Calls, DiffersError, shapes
+from myops.batch._calls import DiffersError, RowRunner, shapes
 from myops.batch._cores import Cores
-from myops.batch._job import Job, Stopped, Task
+from myops.batch._job import Job, ShardTask, Stopped
 from myops.batch._plan import Shard
 from myops.batch._state import Record
 
@@ -43,7 +43,7 @@ class Worker:
         self._cores = Cores(sessions, stopped)
         self._stopped = stopped
         self._on_rows = on_rows or (lambda rows: None)
-        self.calls = Calls(job.recipe, self._on_rows)
+        self.runner = RowRunner(job.recipe, self._on_rows)
         self.in_memory = Gauge()
         self._reader = _tables.Reader()
 
@@ -70,7 +70,7 @@ class Worker:
 
     def _process(self, shard: Shard, failed: dict[int, str], singly: bool) -> Record:
         with _sinks.sink(self.job, shard) as sink:
-            task = Task(shard, sink, failed)
+            task = ShardTask(shard, sink, failed)
             if shard.first is None:
                 task.names = {row: item.name for row, item in enumerate(shard.entries, shard.start)}
                 self._rows(task, self._read_files(task), singly, 1)
@@ -82,7 +82,7 @@ class Worker:
 
     # ---- Reading.
 
-    def _read_files(self, task: Task) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _read_files(self, task: ShardTask) -> Iterator[tuple[int, dict[str, Any]]]:
         for row, entry in enumerate(task.shard.entries, task.shard.start):
             if row in task.failed:
                 continue
@@ -93,7 +93,7 @@ class Worker:
                 continue
             yield row, values
 
-    def _tables(self, task: Task, singly: bool) -> None:
+    def _tables(self, task: ShardTask, singly: bool) -> None:
         (entry,) = task.shard.entries
         path = next(iter(entry.files.values()))
         wanted = [item.column for item in self.recipe.inputs]
@@ -134,7 +134,7 @@ class Worker:
             self.in_memory.add(-count)
 
     def _dense(
-        self, task: Task, columns: Mapping[str, Any], start: int, count: int, singly: bool
+        self, task: ShardTask, columns: Mapping[str, Any], start: int, count: int, singly: bool
     ) -> bool:
         """Runs a piece whose columns are arrays, without taking it apart; whether it could."""
         rows = range(start, start + count)
@@ -149,13 +149,17 @@ class Worker:
                 feeds[item.name] = _recipe.shaped(_recipe.cast(column, item), item, count)
         except ValueError:  # of a single row; each is looked at
             return False
-        self.calls.together(task, self._cores, list(rows), feeds)
+        self.runner.together(task, self._cores, list(rows), feeds)
         return True
 
     # ---- Row by row: decoding, waiting for others of the same shape, running.
 
     def _rows(
-        self, task: Task, rows: Iterator[tuple[int, dict[str, Any]]], singly: bool, counted: int
+        self,
+        task: ShardTask,
+        rows: Iterator[tuple[int, dict[str, Any]]],
+        singly: bool,
+        counted: int,
     ) -> None:
         """Runs rows; each adds `counted` to the rows in memory."""
         waiting: dict[Any, list[tuple[int, dict[str, np.ndarray]]]] = {}
@@ -167,18 +171,20 @@ class Worker:
             with self._cores.one() as session:
                 feeds = self._decoded(task, row, values)
                 if feeds is not None and alone:
-                    self.calls.alone(task, session, row, feeds)
+                    self.runner.alone(task, session, row, feeds)
             if feeds is not None and not alone:
                 waiting.setdefault(shapes(feeds), []).append((row, feeds))
                 size += sum(item.nbytes for item in feeds.values())
-            if alone or self.calls.enough(count, size):
+            if alone or self.runner.enough(count, size):
                 self._flush(task, waiting)
                 self.in_memory.add(-counted * count)
                 size = count = 0
         self._flush(task, waiting)
         self.in_memory.add(-counted * count)
 
-    def _decoded(self, task: Task, row: int, values: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _decoded(
+        self, task: ShardTask, row: int, values: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
         """The inputs for one row; None if it failed."""
         self._on_rows([row])
         try:
@@ -189,12 +195,12 @@ class Worker:
             task.fail(row, error)
             return None
 
-    def _flush(self, task: Task, waiting: dict[Any, list[tuple[int, dict[str, Any]]]]) -> None:
+    def _flush(self, task: ShardTask, waiting: dict[Any, list[tuple[int, dict[str, Any]]]]) -> None:
         for group in waiting.values():
             feeds = {
                 name: np.concatenate([feed[name] for _, feed in group]) for name in group[0][1]
             }
-            self.calls.together(task, self._cores, [row for row, _ in group], feeds)
+            self.runner.together(task, self._cores, [row for row, _ in group], feeds)
         waiting.clear()
         task.sink.flush()
 

@@ -16,15 +16,15 @@ from myops._terminal import Console as TerminalConsole
 from myops._text import printable, printable_lines
 
 
-class Console(TerminalConsole):
+class CommandConsole(TerminalConsole):
     """The console of a command, whose reader may go: the command ends then, as others in a pipe."""
 
     def on_broken_pipe(self) -> None:
         raise SystemExit(reader_has_gone())
 
 
-out = Console()
-errors = Console(stderr=True)  # for progress too, so that stdout can be piped on
+out = CommandConsole()
+errors = CommandConsole(stderr=True)  # for progress too, so that stdout can be piped on
 _json_stream: Any = None  # stdout, while everything else that is printed goes to stderr
 _said: dict[str, Any] = {"json": False, "error": ""}  # of this run
 

@@ -17,7 +17,7 @@ _SMALL_PICTURE = 128  # rows and columns; torch has another nearest kernel up to
 
 
 @dataclass
-class Axes:
+class ResizedAxes:
     """Some of the axes that a call resizes; each entry is a list with one number an axis."""
 
     input: Array  # int64 lengths
@@ -36,7 +36,7 @@ def listed_axes(g: Any) -> list[int]:
     return [axis % len(shape) for axis in given] or list(range(len(shape)))
 
 
-def axes_of(g: Any, places: list[int]) -> Axes:
+def axes_of(g: Any, places: list[int]) -> ResizedAxes:
     """Lengths and scales of the listed axes at `places`."""
     listed = listed_axes(g)
     torch = g.attribute("torch_arithmetic")
@@ -45,12 +45,14 @@ def axes_of(g: Any, places: list[int]) -> Axes:
     wide = length.cast(narrow)
     if g.input("scales"):
         scale = _places(g, arrays.numbers(g, "scales", np.float64).cast(narrow), places)
-        return Axes(length, (wide * scale).floor().cast(np.int64), scale.cast(np.float64))
+        return ResizedAxes(length, (wide * scale).floor().cast(np.int64), scale.cast(np.float64))
     if g.attribute("keep_aspect_ratio_policy") == "stretch":
-        return Axes(length, _places(g, arrays.numbers(g, "sizes", np.int64), places), None)
+        return ResizedAxes(length, _places(g, arrays.numbers(g, "sizes", np.int64), places), None)
     scale = _common_scale(g, narrow)
     rounded = ((wide * scale).cast(np.float64) + 0.5).floor().cast(np.int64)
-    return Axes(length, rounded, scale.cast(np.float64) + constant(g, [0] * len(places), "float64"))
+    return ResizedAxes(
+        length, rounded, scale.cast(np.float64) + constant(g, [0] * len(places), "float64")
+    )
 
 
 def _places(g: Any, listed: Array, places: list[int]) -> Array:
@@ -78,7 +80,9 @@ def copies_unchanged(g: Any) -> bool:
 class Map:
     """From output index to input coordinate along one axis, in `real` precision."""
 
-    def __init__(self, g: Any, axis: Axes, roi: Array | None, real: Any, torch: bool) -> None:
+    def __init__(
+        self, g: Any, axis: ResizedAxes, roi: Array | None, real: Any, torch: bool
+    ) -> None:
         self.kind = g.attribute("coordinate_transformation_mode")
         self.real, self.torch, self.roi = real, torch, roi
         self.input, self.output = axis.input.cast(real), axis.output.cast(real)
@@ -126,7 +130,7 @@ class Map:
 
 
 def nearest_index(
-    g: Any, axis: Axes, real: Any, small: Array | None, roi: Array | None, tie: float = 1e-6
+    g: Any, axis: ResizedAxes, real: Any, small: Array | None, roi: Array | None, tie: float = 1e-6
 ) -> Array:
     """The input index of every output index; it may lie outside the input.
 
@@ -150,7 +154,9 @@ def nearest_index(
     return where(rest - 0.5 < -tie, low, low + 1).cast(np.int64)
 
 
-def _torch_nearest(g: Any, axis: Axes, real: Any, small: Array | None, index: Array) -> Array:
+def _torch_nearest(
+    g: Any, axis: ResizedAxes, real: Any, small: Array | None, index: Array
+) -> Array:
     """torch's nearest and nearest-exact, each of which has two kernels; both round to float32."""
     exact = g.attribute("coordinate_transformation_mode") == "half_pixel"
     wide, half = index.cast(np.float64), index.cast(np.float64) + 0.5

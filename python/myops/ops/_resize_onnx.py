@@ -33,7 +33,7 @@ import numpy as np
 from myops.onnx import arrays
 from myops.onnx.arrays import Array, constant
 from myops.ops._resize_axes import (
-    Axes,
+    ResizedAxes,
     axes_of,
     copies_unchanged,
     listed_axes,
@@ -125,18 +125,19 @@ def _picks_alike(g: Any, place: int) -> bool:
     scale = float(axis.scale.value[0])
     lengths = [*range(1, 129), max(1, int(_LONGEST / scale))]
     for length in lengths:
-        known = Axes(constant(g, [length], np.int64), constant(g, [int(length * scale)], np.int64),
-                     axis.scale)  # fmt: skip
+        source = constant(g, [length], np.int64)
+        result = constant(g, [int(length * scale)], np.int64)
+        known = ResizedAxes(source, result, axis.scale)
         for small in (None, constant(g, [True], np.bool_)):
             if not _same_picks(g, known, factor, small):
                 return False
     return True
 
 
-def _same_picks(g: Any, axis: Axes, factor: Array, small: Array | None) -> bool:
+def _same_picks(g: Any, axis: ResizedAxes, factor: Array, small: Array | None) -> bool:
     last = axis.input - 1
     ours = nearest_index(g, axis, np.float32, small, None).at_least(0).at_most(last)
-    scaled = Axes(axis.input, axis.output, factor.cast(np.float64))
+    scaled = ResizedAxes(axis.input, axis.output, factor.cast(np.float64))
     operator = _AsOperator(g, every(factor, lambda f: f < 1))
     for tie in (1e-6, 0):  # ONNX Runtime since about 1.26, and before
         theirs = nearest_index(operator, scaled, np.float32, None, None, tie)
@@ -192,7 +193,7 @@ def _prefers_taps(g: Any) -> bool:
     return not (rank == 2 or (rank == 4 and changed <= {2, 3}))
 
 
-def _may_stay(axes: Axes) -> bool:
+def _may_stay(axes: ResizedAxes) -> bool:
     """Whether an axis may keep its length under a scale other than 1."""
     if axes.output.value is not None and axes.input.value is not None:
         return bool((axes.output.value == axes.input.value).any())

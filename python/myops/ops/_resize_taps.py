@@ -12,8 +12,8 @@ import numpy as np
 from myops.onnx import arrays
 from myops.onnx.arrays import Array, constant, where
 from myops.ops._resize_axes import (
-    Axes,
     Map,
+    ResizedAxes,
     axes_of,
     copies_unchanged,
     listed_axes,
@@ -68,7 +68,7 @@ def resize_by_taps(g: Any) -> str:
     return from_real(g, y, dtype, moved)
 
 
-def _is_identity(g: Any, axis: Axes) -> bool:
+def _is_identity(g: Any, axis: ResizedAxes) -> bool:
     """Whether the axis is certainly copied."""
     if g.attribute("coordinate_transformation_mode") == "tf_crop_and_resize":
         return False
@@ -124,7 +124,7 @@ def _weighted(g: Any, y: str, axis: int, rank: int, taps: list[tuple[Array, Arra
     return total
 
 
-def _windows(g: Any, axis: Axes, x: Map, coordinates: Array) -> tuple[Array, Array]:
+def _windows(g: Any, axis: ResizedAxes, x: Map, coordinates: Array) -> tuple[Array, Array]:
     """Antialiasing: the weights [output, element] and the index of each of these elements.
 
     The filter is stretched by 1 / scale where that makes it wider. What falls outside is left
@@ -160,7 +160,7 @@ def _windows(g: Any, axis: Axes, x: Map, coordinates: Array) -> tuple[Array, Arr
     return where(some, weights / where(some, total, constant(g, [1], x.real)), alone), places
 
 
-def _area_weights(g: Any, axis: Axes, real: Any) -> Array:
+def _area_weights(g: Any, axis: ResizedAxes, real: Any) -> Array:
     """[output, element]: output o of R averages the elements e of L whose part [e, e + 1) * R of
     L * R meets [o, o + 1) * L."""
     element, output = arrays.arange(axis.input), arrays.arange(axis.output)

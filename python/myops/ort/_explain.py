@@ -192,7 +192,7 @@ def explain(
             session.run(None, feed)
         times = _times(json.loads(Path(session.end_profiling()).read_text("utf-8")))
     calls = [Call.of(line) for line in lines]
-    bodies = _Bodies(myops_library, lambda path: _measuring.opened(
+    bodies = _BodyReasons(myops_library, lambda path: _measuring.opened(
         title, source, threads, libraries, known=myops_library, optimised=path))  # fmt: skip
     nodes = [
         _node(name, node, proto, times.nodes, _calls_of(name, node, names, calls), bodies)
@@ -310,7 +310,7 @@ def _node(
                    "ONNX Runtime computed it when it loaded the model.", None, [])  # fmt: skip
 
 
-class _Bodies:
+class _BodyReasons:
     """Why a node ran as its function body; "" for one that has a kernel and did not run."""
 
     def __init__(self, known: bool, load: Callable[[str], Any]) -> None:

@@ -15,7 +15,7 @@ from myops.testing.op_under_test import DispatcherCalls, OpUnderTest, Seen
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """The outcome of a call in a runtime: outputs, or the text of a refusal."""
 
     outputs: list[np.ndarray]
@@ -27,7 +27,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Call:
+class OpCall:
     """A call of the op below the public function, in arrays: what a node gets."""
 
     inputs: list[np.ndarray | None]
@@ -48,9 +48,9 @@ class TorchRun:
         inner: The outcome of the op.
     """
 
-    result: Outcome
-    call: Call | None
-    inner: Outcome
+    result: CallOutcome
+    call: OpCall | None
+    inner: CallOutcome
 
 
 def refusal(error: BaseException) -> str:
@@ -61,9 +61,9 @@ def run_torch(tested: OpUnderTest, case: Case) -> TorchRun:
     """Calls the public function, and records the op's call inside it."""
     with DispatcherCalls() as seen:
         try:
-            result = Outcome(arrays_of(tested.function(*case.args, **case.kwargs)))
+            result = CallOutcome(arrays_of(tested.function(*case.args, **case.kwargs)))
         except Exception as error:  # any exception is a refusal, which is compared
-            result = Outcome([], refusal(error))
+            result = CallOutcome([], refusal(error))
     mine = [item for item in seen if tested.is_mine(item.overload)]
     if not mine:
         return TorchRun(result, None, result)
@@ -73,10 +73,10 @@ def run_torch(tested: OpUnderTest, case: Case) -> TorchRun:
     outputs = arrays_of(mine[0].result)
     wanted = tested.info.present(tested.info.nested(call.inputs), call.attributes)
     pairs = zip(outputs, wanted, strict=True)
-    return TorchRun(result, call, Outcome([array for array, given in pairs if given]))
+    return TorchRun(result, call, CallOutcome([array for array, given in pairs if given]))
 
 
-def call_of(tested: OpUnderTest, seen: Seen) -> Call:
+def call_of(tested: OpUnderTest, seen: Seen) -> OpCall:
     """The arguments of a dispatcher call in the form for a node: lists of numbers are arrays, lists
     of tensors are unpacked."""
     inputs, attributes = seen.settled()
@@ -92,7 +92,7 @@ def call_of(tested: OpUnderTest, seen: Seen) -> Call:
             arrays.append(np.array(to_numpy(item)))
         else:
             arrays.append(_numbers(item, tested.info.is_integer(info)))
-    return Call(arrays, attributes)
+    return OpCall(arrays, attributes)
 
 
 def call_arrays(seen: Seen) -> tuple[list[Any], dict[str, Any]]:

@@ -15,7 +15,7 @@ from myops._dtypes import NARROW_FLOATS
 from myops.onnx.exporting import finishing
 from myops.onnx.matrix import narrow_floats
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
-from myops.testing.calls import Call
+from myops.testing.calls import OpCall
 
 # The Python types of attributes; the others are lists.
 _FITTING: dict[str, Any] = {
@@ -26,7 +26,7 @@ OPSET = 20  # the default of myops.onnx.export; ONNX Runtime 1.17 knows it
 
 def node_model(
     info: OpInfo,
-    call: Call,
+    call: OpCall,
     dims: Sequence[Sequence[Any] | None] | None = None,
     opset: int = OPSET,
 ) -> onnx.ModelProto:
@@ -148,7 +148,7 @@ def _attribute(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
     return helper.make_attribute(item.name, int(value) if isinstance(value, bool) else value)
 
 
-def output_dtypes(info: OpInfo, call: Call, wanted: Sequence[bool] | None = None) -> list[str]:
+def output_dtypes(info: OpInfo, call: OpCall, wanted: Sequence[bool] | None = None) -> list[str]:
     """The dtypes of the outputs that the call computes, from the description: that of the first
     input with the output's type parameter.
 
@@ -170,7 +170,7 @@ def output_dtypes(info: OpInfo, call: Call, wanted: Sequence[bool] | None = None
     return found
 
 
-def feeds(info: OpInfo, call: Call) -> dict[str, np.ndarray]:
+def feeds(info: OpInfo, call: OpCall) -> dict[str, np.ndarray]:
     """The inputs for a session of `node_model`."""
     return {
         item.name: narrow_floats.fed(array)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from myops import _dtypes
-from myops.testing.calls import Call, Outcome, refusal
+from myops.testing.calls import CallOutcome, OpCall, refusal
 from myops.testing.models import between_nodes, feeds, node_model, output_dtypes
 from myops.testing.op_under_test import OpUnderTest
 
@@ -34,14 +34,14 @@ class Runtimes:
         self.tested = tested
         self._sessions: dict[Any, Any] = {}
 
-    def numpy(self, call: Call, threads: int = 2) -> Outcome:
+    def numpy(self, call: OpCall, threads: int = 2) -> CallOutcome:
         return _outcome(lambda: self.tested.call_numpy(call.inputs, call.attributes, threads))
 
-    def native(self, call: Call, threads: int = 2) -> Outcome:
+    def native(self, call: OpCall, threads: int = 2) -> CallOutcome:
         """The op's kernel in ONNX Runtime."""
         return self._in_session(call, "native", threads)
 
-    def overwriting(self, call: Call) -> Outcome:
+    def overwriting(self, call: OpCall) -> CallOutcome:
         """The op's kernel in ONNX Runtime, in a model in which an output may use an input's
         memory."""
         import onnxruntime
@@ -55,7 +55,7 @@ class Runtimes:
 
         return _outcome(run)
 
-    def bit_for_bit(self, exact: bool = False) -> dict[str, Callable[[Call], Outcome]]:
+    def bit_for_bit(self, exact: bool = False) -> dict[str, Callable[[OpCall], CallOutcome]]:
         """The runtimes that must give torch's bits.
 
         Args:
@@ -64,7 +64,7 @@ class Runtimes:
         kinds = {"ONNX Runtime": "native"} if self.tested.is_native else {EVALUATOR: "evaluator"}
         if has_pyops():
             kinds["PyOp"] = "pyop"
-        found: dict[str, Callable[[Call], Outcome]] = {"NumPy": self.numpy}
+        found: dict[str, Callable[[OpCall], CallOutcome]] = {"NumPy": self.numpy}
         for who, kind in kinds.items():
             found[who] = functools.partial(self._in_session, kind=kind, exact=exact)
         return found
@@ -75,7 +75,7 @@ class Runtimes:
         found = [f"{reason}: {IN_ITS_PLACE}"] if reason else []
         return found if has_pyops() else [*found, NO_PYOPS]
 
-    def host_lacks(self, call: Call) -> str:
+    def host_lacks(self, call: OpCall) -> str:
         """The reason why ONNX Runtime has no tensors for the dtypes of a call; or ""."""
         inputs = [str(array.dtype) for array in call.inputs if array is not None]
         for dtype in (*inputs, *output_dtypes(self.tested.info, call)):
@@ -83,7 +83,7 @@ class Runtimes:
                 return f"ONNX Runtime has no tensors of {dtype}: not compared there"
         return ""
 
-    def session(self, call: Call, kind: str, threads: int = 2) -> Any:
+    def session(self, call: OpCall, kind: str, threads: int = 2) -> Any:
         """The session that runs calls like this one."""
         traits = [
             None
@@ -99,7 +99,7 @@ class Runtimes:
         return self._sessions[key]
 
     def new_session(
-        self, call: Call, kind: str, threads: int = 2, dims: Sequence[Any] | None = None
+        self, call: OpCall, kind: str, threads: int = 2, dims: Sequence[Any] | None = None
     ) -> Any:
         """A session of `node_model(info, call, dims)`: "native", "pyop", "evaluator" or "body"."""
         model, options = node_model(self.tested.info, call, dims), session_options(threads)
@@ -116,7 +116,7 @@ class Runtimes:
             model = self.tested.with_bodies(model)
         return onnxruntime.InferenceSession(model.SerializeToString(), options)
 
-    def run(self, session: Any, call: Call) -> list[np.ndarray]:
+    def run(self, session: Any, call: OpCall) -> list[np.ndarray]:
         """The outputs of a session of `node_model`."""
         results = session.run(None, feeds(self.tested.info, call))
         dtypes = output_dtypes(self.tested.info, call)
@@ -125,7 +125,9 @@ class Runtimes:
             for array, dtype in zip(results, dtypes, strict=True)
         ]
 
-    def _in_session(self, call: Call, kind: str, threads: int = 2, exact: bool = False) -> Outcome:
+    def _in_session(
+        self, call: OpCall, kind: str, threads: int = 2, exact: bool = False
+    ) -> CallOutcome:
         def run() -> list[np.ndarray]:
             if exact:
                 return self.run(self.new_session(call, kind, threads, call.shapes), call)
@@ -134,11 +136,11 @@ class Runtimes:
         return _outcome(run)
 
 
-def _outcome(run: Callable[[], list[np.ndarray]]) -> Outcome:
+def _outcome(run: Callable[[], list[np.ndarray]]) -> CallOutcome:
     try:
-        return Outcome(run())
+        return CallOutcome(run())
     except Exception as error:  # ONNX Runtime's errors share no base class with ours
-        return Outcome([], refusal(error))
+        return CallOutcome([], refusal(error))
 
 
 @functools.cache

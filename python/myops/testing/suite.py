@@ -21,7 +21,7 @@ from myops.testing.families import FAMILIES, ON_DEVICE, REFUSED, WRITING
 from myops.testing.op_under_test import OpUnderTest, op_under_test
 from myops.testing.report import CheckError, Report, Tally
 from myops.testing.runtimes import Runtimes
-from myops.testing.trial import Settings, Trial
+from myops.testing.trial import SuiteSettings, Trial
 
 _SEED = 20240229
 
@@ -62,7 +62,7 @@ class Suite:
         info = getattr(self.op, "info", None)
         self.families = WRITING if isinstance(info, OpInfo) and info.writes else FAMILIES | beside
         self.named = dict(zip(identifiers(self.cases), self.cases, strict=True))
-        self.settings = Settings(
+        self.settings = SuiteSettings(
             self.reference,
             dict(self.tolerance or {}),
             dict(self.body_tolerance or {}),

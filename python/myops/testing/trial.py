@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from myops.testing import variations
 from myops.testing.bits import TOLERANCE, arrays_of, different_bits, too_far
-from myops.testing.calls import Call, Outcome, TorchRun, run_torch
+from myops.testing.calls import CallOutcome, OpCall, TorchRun, run_torch
 from myops.testing.cases import Case
 from myops.testing.op_under_test import OpUnderTest, describe
 from myops.testing.report import Tally
@@ -32,7 +32,7 @@ _REFERENCE_CAUSE = (
 
 
 @dataclass(frozen=True)
-class Settings:
+class SuiteSettings:
     """The other arguments of `check_op`; see there."""
 
     reference: Callable[..., Any] | None = None
@@ -53,11 +53,11 @@ class Trial:
     tested: OpUnderTest
     case: Case
     runtimes: Runtimes
-    settings: Settings
+    settings: SuiteSettings
     tally: Tally
 
     @cached_property
-    def axes(self) -> list[variations.Axes]:
+    def axes(self) -> list[variations.LinkedAxes]:
         return variations.free_axes(self.tested, self.case)
 
     def differentiable(self, case: Case | None = None) -> list[int]:
@@ -80,7 +80,7 @@ class Trial:
         """The public function in torch, and the op's call inside it."""
         return run_torch(self.tested, self.case if case is None else case)
 
-    def call(self) -> Call:
+    def call(self) -> OpCall:
         """The op's call in the given case."""
         run = self.run()
         if run.result.refused or run.call is None:
@@ -91,7 +91,7 @@ class Trial:
         return run.call
 
     def compare_bits(
-        self, variation: str, who: str, actual: Outcome, expected: Outcome, cause: str
+        self, variation: str, who: str, actual: CallOutcome, expected: CallOutcome, cause: str
     ) -> bool:
         """Whether two runtimes agree, in bits or in the text of a refusal; a failure if not."""
         if actual.refused or expected.refused:
@@ -103,7 +103,7 @@ class Trial:
         return not got
 
     def _compare_refusals(
-        self, variation: str, who: str, actual: Outcome, expected: Outcome
+        self, variation: str, who: str, actual: CallOutcome, expected: CallOutcome
     ) -> bool:
         # ONNX Runtime compares the types of inputs itself, before it calls the op.
         types = "dtype" in expected.refusal and who == "ONNX Runtime"

@@ -24,7 +24,7 @@ _MOST_SECONDS = 0.5  # the same for its time
 
 
 @dataclass(frozen=True)
-class Axes:
+class LinkedAxes:
     """Axes that can only change together, such as the batch of all inputs.
 
     Attributes:
@@ -69,7 +69,7 @@ def accepts(function: Callable[..., Any], case: Case) -> bool:
     return True
 
 
-def free_axes(tested: OpUnderTest, case: Case) -> list[Axes]:
+def free_axes(tested: OpUnderTest, case: Case) -> list[LinkedAxes]:
     """The axes whose lengths may change, in sets that must change together.
 
     They are found by calls: axes of equal length are such a set if the op accepts the call with a
@@ -82,7 +82,7 @@ def free_axes(tested: OpUnderTest, case: Case) -> list[Axes]:
         for axis in range(tensor.dim())
         if tensor.shape[axis] > 0
     ]
-    found: list[Axes] = []
+    found: list[LinkedAxes] = []
     taken: set[tuple[int, int]] = set()
     budget = _MOST_SETS
     for first in every:
@@ -99,7 +99,7 @@ def free_axes(tested: OpUnderTest, case: Case) -> list[Axes]:
                 break
             budget -= 1
             label = ", ".join(f"axis {axis} of {labels[place]}" for place, axis in places)
-            axes = Axes(places, length, label)
+            axes = LinkedAxes(places, length, label)
             if all(accepts(tested.function, axes.at(case, n)) for n in (length + 1, 2 * length)):
                 found.append(axes)
                 taken.update(places)
@@ -115,7 +115,7 @@ def _sets(first: Any, others: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
             yield (first, *rest)
 
 
-def lengths(case: Case, axes: Sequence[Axes]) -> Iterator[tuple[str, Case]]:
+def lengths(case: Case, axes: Sequence[LinkedAxes]) -> Iterator[tuple[str, Case]]:
     """Each set of axes with each length, then all at once with different lengths."""
     for item in axes:
         for length in LENGTHS:
@@ -130,7 +130,7 @@ def lengths(case: Case, axes: Sequence[Axes]) -> Iterator[tuple[str, Case]]:
             yield title, varied
 
 
-def enlarged(tested: OpUnderTest, case: Case, axes: Sequence[Axes]) -> Case:
+def enlarged(tested: OpUnderTest, case: Case, axes: Sequence[LinkedAxes]) -> Case:
     """The case with one set of axes so long that work is divided into several pieces.
 
     Shorter if a call takes long or its result is large, as that of an op which compares every

@@ -46,7 +46,7 @@ bool describe(const at::Tensor& tensor, bool differentiable, bool written, DLTen
   } catch (const std::exception&) {
     return false;  // a dtype or memory that cannot be read: the dispatcher says why
   }
-  // DLPack calls integers of 1 to 7 bits, and others in one byte, what it calls those of 8.
+  // DLPack describes other types of one byte, such as integers of 1 to 7 bits, as integers of 8.
   if (described->dtype.code <= kDLUInt && described->dtype.bits == 8 &&
       tensor.scalar_type() != at::kByte && tensor.scalar_type() != at::kChar) {
     return false;
@@ -86,8 +86,8 @@ bool requires_grad(PyObject* object) {
   return THPVariable_CheckTypeExact(Py_TYPE(object)) && THPVariable_Unpack(object).requires_grad();
 }
 
-// Owns a recorded call, as the bytes of a tensor: of what a node can hold, compiled autograd takes
-// that.
+// A tensor whose bytes are the recorded call. Compiled autograd accepts few types of data in a
+// node, and a tensor is one of them.
 at::Tensor owner_of(const RecordedCall& call) {
   auto* kept = new RecordedCall(call);
   const auto forget = [](void* bytes) {
@@ -123,7 +123,10 @@ struct FastGradient : torch::autograd::Function<FastGradient> {
     // In grad mode the gradient is differentiated again.
     if (!c10::GradMode::is_enabled() && !observed()) {
       at::Tensor made = gradient_of(call, grad);
-      if (!made.defined()) made = gradient_of(call, grad.contiguous());  // that of sum(), say
+      if (!made.defined()) {
+        made =
+            gradient_of(call, grad.contiguous());  // the gradient of sum() is expanded, for example
+      }
       if (made.defined()) return {made, {}, {}};
     }
     return {gradient_in_python(call, grad), {}, {}};

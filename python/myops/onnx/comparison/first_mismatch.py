@@ -10,7 +10,7 @@ import numpy as np
 
 from myops.onnx.comparison import fresh, torch_side
 from myops.onnx.comparison.graph import Graph
-from myops.onnx.comparison.metrics import Difference, Tolerance, coarser, difference
+from myops.onnx.comparison.metrics import ArrayDifference, Tolerance, coarser, difference
 from myops.onnx.comparison.ort_side import RunError, Runner
 from myops.onnx.comparison.result import FirstMismatch, Value
 from myops.onnx.comparison.ties import Ties
@@ -134,7 +134,7 @@ def owner(context: SearchContext, places: Sequence[int]) -> tuple[str, int, str]
 
 def _difference(
     expected: np.ndarray, dtype: str, got: Any, tolerance: Tolerance
-) -> Difference | None:
+) -> ArrayDifference | None:
     if not isinstance(got, np.ndarray) or got.shape != expected.shape:
         return None
     bounds = tolerance.of(expected, coarser(dtype, str(got.dtype)))
@@ -224,7 +224,7 @@ def _judge(
 
 def _against_reference(
     context: SearchContext, place: int, known: Mapping[str, Any]
-) -> Difference | None:
+) -> ArrayDifference | None:
     """The difference of ONNX Runtime's result of a node from that of onnx.reference; None:
     unknown."""
     from onnx.reference import ReferenceEvaluator

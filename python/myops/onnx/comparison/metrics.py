@@ -40,7 +40,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ArrayDifference:
     """The difference of two arrays of equal shape.
 
     Attributes:
@@ -71,7 +71,7 @@ class Difference:
         return self.wrong == 0
 
 
-def difference(expected: np.ndarray, got: np.ndarray, rtol: float, atol: float) -> Difference:
+def difference(expected: np.ndarray, got: np.ndarray, rtol: float, atol: float) -> ArrayDifference:
     """Compares ONNX Runtime's array with PyTorch's of the same shape.
 
     NaN agrees with NaN and an infinity with itself; any other difference to them is infinite.
@@ -80,7 +80,9 @@ def difference(expected: np.ndarray, got: np.ndarray, rtol: float, atol: float) 
         raise ValueError(f"shapes differ: {expected.shape} and {got.shape}")
     size = expected.size
     if size == 0:
-        return Difference(0.0, 0.0, None, dict.fromkeys(QUANTILES, 0.0), 0.0, (), 0, 0, rtol, atol)
+        return ArrayDifference(
+            0.0, 0.0, None, dict.fromkeys(QUANTILES, 0.0), 0.0, (), 0, 0, rtol, atol
+        )
     a, b = _wide(expected).ravel(), _wide(got).ravel()
     with np.errstate(all="ignore"):
         errors = np.abs(b - a).astype(np.float64)
@@ -101,7 +103,7 @@ def difference(expected: np.ndarray, got: np.ndarray, rtol: float, atol: float) 
         levels = np.percentile(errors, QUANTILES, method="higher")
         scale = math.sqrt(float(np.mean(np.square(np.where(np.isfinite(magnitude), magnitude, 0)))))
         rms = math.sqrt(float(np.mean(np.square(errors))))
-    return Difference(
+    return ArrayDifference(
         max_abs=float(errors[at]),
         max_rel=float(relative.max()),
         cosine=_cosine(a, b),

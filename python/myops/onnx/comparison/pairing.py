@@ -11,7 +11,7 @@ import numpy as np
 from myops.onnx import module_paths
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance, coarser, difference
-from myops.onnx.comparison.torch_side import Call, Recording, Tensor
+from myops.onnx.comparison.torch_side import ModuleCall, Recording, Tensor
 from myops.onnx.graph import scopes
 from myops.onnx.module_paths import Region
 
@@ -38,7 +38,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Unmatched:
+class UnmatchedCall:
     """A call of a module without values that can be compared, and the reason."""
 
     path: str
@@ -49,7 +49,7 @@ class Unmatched:
 
 def pair_all(
     graph: Graph, regions: Sequence[Region], run: Recording, values: Values, tolerance: Tolerance
-) -> tuple[list[Pair], list[Unmatched]]:
+) -> tuple[list[Pair], list[UnmatchedCall]]:
     """All pairs, outputs of the model first, and the calls without any."""
     calls = {(call.path, call.call): call for call in run.calls}
     counts: dict[str, int] = {}
@@ -81,14 +81,14 @@ def pair_all(
                 pairs.append(Pair(name, tensor, *at))
     matched |= {(pair.path, pair.call) for pair in pairs}
     missing = [
-        Unmatched(c.path, c.call, c.kind, _reason(graph, c, counts, made))
+        UnmatchedCall(c.path, c.call, c.kind, _reason(graph, c, counts, made))
         for c in run.calls
         if (c.path, c.call) not in matched
     ]
     known_paths = {call.path for call in run.calls}
     for path, reason in _nested(graph).items():
         if path not in known_paths:  # calls inside torch.cond cannot be recorded in PyTorch either
-            missing.append(Unmatched(path, 0, "", reason))
+            missing.append(UnmatchedCall(path, 0, "", reason))
     return pairs, missing
 
 
@@ -109,7 +109,9 @@ def _identical(one: np.ndarray, other: np.ndarray) -> bool:
     return same and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
 
 
-def _outputs_of_model(graph: Graph, root: Call, values: Values, tolerance: Tolerance) -> list[Pair]:
+def _outputs_of_model(
+    graph: Graph, root: ModuleCall, values: Values, tolerance: Tolerance
+) -> list[Pair]:
     if len(graph.outputs) == len(root.outputs):
         chosen = list(zip(graph.outputs, root.outputs, strict=True))
     else:
@@ -165,14 +167,14 @@ def _alike(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _fused_after(
-    call: Call,
+    call: ModuleCall,
     tensor: Tensor,
     name: str,
     run: Recording,
     counts: Mapping[str, int],
     values: Values,
     tolerance: Tolerance,
-) -> Call | None:
+) -> ModuleCall | None:
     """The module after this one, if the exporter fused it into the same node, such as batch
     normalisation into a convolution. Then the value is the output of that module."""
     for other in run.calls:
@@ -198,7 +200,7 @@ def _distance(tensor: Tensor, array: np.ndarray) -> float:
     return difference(tensor.array, array, 0.0, 0.0).relative_rms
 
 
-def _fused_before(call: Call, run: Recording, counts: Mapping[str, int]) -> Call | None:
+def _fused_before(call: ModuleCall, run: Recording, counts: Mapping[str, int]) -> ModuleCall | None:
     """The convolution or linear layer before this batch normalisation, if both were fused into the
     same node."""
     if "BatchNorm" not in call.kind:
@@ -228,7 +230,9 @@ def _nested(graph: Graph) -> dict[str, str]:
     return found
 
 
-def _reason(graph: Graph, call: Call, counts: Mapping[str, int], made: Mapping[str, int]) -> str:
+def _reason(
+    graph: Graph, call: ModuleCall, counts: Mapping[str, int], made: Mapping[str, int]
+) -> str:
     if call.path in counts:
         if call.call and made[call.path] == counts[call.path] == 1:
             return "the same as its first call"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import myops
-from myops.onnx.comparison.metrics import Difference
+from myops.onnx.comparison.metrics import ArrayDifference
 
 if TYPE_CHECKING:
     import onnx
@@ -51,7 +51,7 @@ class Value:
     dtype: str
     onnx_shape: tuple[int, ...]
     onnx_dtype: str
-    difference: Difference | None
+    difference: ArrayDifference | None
     status: str
     detail: str
     expected: np.ndarray = field(repr=False)
@@ -105,7 +105,7 @@ class FirstMismatch:
     evidence: list[str]
     fused: str = ""
     inputs: list[str] = field(default_factory=list)
-    alone: Difference | None = None
+    alone: ArrayDifference | None = None
     libraries: list[str] = field(default_factory=list)
     reproduction: str | None = None
     submodel: onnx.ModelProto | None = field(default=None, repr=False)

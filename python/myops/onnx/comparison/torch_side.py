@@ -33,7 +33,7 @@ class Tensor:
 
 
 @dataclasses.dataclass
-class Call:
+class ModuleCall:
     """One call of a module; the first is that of the model itself, with the path ""."""
 
     path: str
@@ -48,14 +48,14 @@ class Call:
 class Recording:
     """A run of the model: its calls in order of entry."""
 
-    calls: list[Call]
+    calls: list[ModuleCall]
     inputs: dict[str, Tensor]  # of the model, by parameter of forward
 
     @property
     def stacks(self) -> list[Stack]:
         return [call.stack for call in self.calls if call.path]
 
-    def find(self, path: str, call: int) -> Call | None:
+    def find(self, path: str, call: int) -> ModuleCall | None:
         return next((c for c in self.calls if (c.path, c.call) == (path, call)), None)
 
 
@@ -153,9 +153,9 @@ def arguments(
 
 class _Recorder:
     def __init__(self, keep: bool = True) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[ModuleCall] = []
         self._keep = keep
-        self._open: list[Call] = []
+        self._open: list[ModuleCall] = []
         self._counts: dict[str, int] = {}
         self._known: dict[tuple[int, int], tuple[Any, Tensor]] = {}
 
@@ -191,7 +191,7 @@ class _Recorder:
         self._counts[path] = number + 1
         stack = (*(call.path for call in self._open if call.path), path) if path else ()
         inputs = self.tensors((args, kwargs) if kwargs else args)
-        call = Call(path, number, stack, type(module).__name__, inputs)
+        call = ModuleCall(path, number, stack, type(module).__name__, inputs)
         self.calls.append(call)
         self._open.append(call)
 

@@ -78,12 +78,12 @@ def compare(
             f"compare: optimization: got {optimization!r}, expected one of {', '.join(LEVELS)}."
             + near_misses(optimization, LEVELS)
         )
-    settings = Settings(libraries, Tolerance(rtol, atol), optimization)
+    settings = ComparisonSettings(libraries, Tolerance(rtol, atol), optimization)
     return compared(model, args, kwargs or {}, onnx_model, settings, progress)
 
 
 @dataclass(frozen=True)
-class Settings:
+class ComparisonSettings:
     """How `compared` compares.
 
     Attributes:
@@ -104,7 +104,7 @@ def compared(
     args: Any,
     kwargs: Mapping[str, Any],
     onnx_model: files.Model,
-    settings: Settings,
+    settings: ComparisonSettings,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """What `compare` does, for callers inside this package."""

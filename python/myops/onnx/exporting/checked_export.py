@@ -25,7 +25,7 @@ from myops.onnx.lowering import LoweringError, lower
 
 
 @dataclasses.dataclass
-class Task:
+class ExportTask:
     """The arguments of an export, except the exporter."""
 
     model: Any
@@ -38,11 +38,11 @@ class Task:
     checks: Sequence[str]
     libraries: Sequence[Any]
     initializers_as_inputs: bool
-    settings: torch_arguments.Settings
+    settings: torch_arguments.ExporterSettings
     multiples: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
 
 
-def with_any_exporter(task: Task) -> onnx.ModelProto:
+def with_any_exporter(task: ExportTask) -> onnx.ModelProto:
     """Exports with the first exporter whose file passes all checks."""
     errors: dict[str, Exception] = {}
     for exporter in torch_arguments.EXPORTERS:
@@ -55,7 +55,7 @@ def with_any_exporter(task: Task) -> onnx.ModelProto:
     raise RuntimeError(f"export: neither exporter makes a right file.\n{said}") from first
 
 
-def with_one_exporter(task: Task, exporter: str) -> onnx.ModelProto:
+def with_one_exporter(task: ExportTask, exporter: str) -> onnx.ModelProto:
     """With one exporter; where torch fails, the error says whether the other would do."""
     error: failures.ExporterError | ExportCheckError | finishing.InvalidModelError
     try:
@@ -78,7 +78,7 @@ def with_one_exporter(task: Task, exporter: str) -> onnx.ModelProto:
     raise ExportCheckError(error.check, f"{error.text} {said}") from error.__cause__
 
 
-def _refuse_what_does_not_run(task: Task) -> None:
+def _refuse_what_does_not_run(task: ExportTask) -> None:
     """Where PyTorch does not run the model either, no exporter is to blame."""
     args, kwargs = task.inputs.call()
     try:
@@ -88,7 +88,7 @@ def _refuse_what_does_not_run(task: Task) -> None:
         raise RuntimeError(failures.of_the_model(error)) from error
 
 
-def _other(task: Task, exporter: str) -> str:
+def _other(task: ExportTask, exporter: str) -> str:
     """Whether the other exporter makes a right file, in a sentence."""
     (other,) = [name for name in torch_arguments.EXPORTERS if name != exporter]
     try:
@@ -104,7 +104,7 @@ def _other(task: Task, exporter: str) -> str:
     )
 
 
-def _made(task: Task, exporter: str) -> onnx.ModelProto:
+def _made(task: ExportTask, exporter: str) -> onnx.ModelProto:
     """The checked model, with one exporter."""
     recorded = Recorded()
     with contextlib.nullcontext() if task.settings.verbose else exporters.without_own_messages():
@@ -133,7 +133,7 @@ def _made(task: Task, exporter: str) -> onnx.ModelProto:
     return proto
 
 
-def _exported(task: Task, exporter: str, recorded: Recorded) -> tuple[onnx.ModelProto, Any]:
+def _exported(task: ExportTask, exporter: str, recorded: Recorded) -> tuple[onnx.ModelProto, Any]:
     """The model from torch's exporter, and the program from which torch.export made it."""
     model, inputs = task.model, task.inputs
     names = (name for name, _ in getattr(model, "named_modules", list)())
@@ -182,7 +182,7 @@ def _exported(task: Task, exporter: str, recorded: Recorded) -> tuple[onnx.Model
     return result if exporter == "dynamo" else (result, None)
 
 
-def _enlarged(task: Task) -> Inputs:
+def _enlarged(task: ExportTask) -> Inputs:
     """The inputs with length 2 instead of 1 on dynamic axes, if PyTorch accepts that.
 
     torch.export decides by the example what is broadcast, and whether an axis may be dynamic at

@@ -13,7 +13,7 @@ import torch
 from myops.onnx import guards
 from myops.onnx.exporting import dynamic_axes as _axes
 from myops.onnx.exporting import exporters, torch_arguments
-from myops.onnx.exporting.checked_export import Task, with_any_exporter, with_one_exporter
+from myops.onnx.exporting.checked_export import ExportTask, with_any_exporter, with_one_exporter
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.graph import writing
 from myops.onnx.symbolics import (
@@ -179,7 +179,7 @@ def export(
     model = _unwrapped(model)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     inputs = Inputs(model, args, dict(kwargs or {}), input_names, list(constants))
-    task = Task(
+    task = ExportTask(
         model, inputs, output_names, dynamic_axes, dynamic_shapes,
         DEFAULT_OPSET if opset_version is None else int(opset_version), target, checks, libraries,
         keep_initializers_as_inputs, settings,

@@ -24,7 +24,7 @@ from myops.onnx.exporting import exact_doubles, exact_optimizer, linspace
 from myops.onnx.exporting.inputs import NUMBERS, Inputs
 from myops.onnx.exporting.parsed_functions import functions_parsed_once
 from myops.onnx.exporting.recorded import Recorded, recording_torch_export, recording_trace
-from myops.onnx.exporting.torch_arguments import Settings
+from myops.onnx.exporting.torch_arguments import ExporterSettings
 from myops.onnx.graph import scopes
 from myops.onnx.lowering import LoweringError, convert
 from myops.onnx.symbolics import lengths_as_numbers, register, registry, torchvision, translation
@@ -56,7 +56,7 @@ def dynamo(
     opset: int,
     strict: bool,
     recorded: Recorded,
-    settings: Settings,
+    settings: ExporterSettings,
 ) -> tuple[onnx.ModelProto, torch.export.ExportedProgram]:
     """Exports through torch.export.
 
@@ -121,7 +121,12 @@ def _with_or_without_integers(model: Any, inputs: Inputs, call: Callable[[], Any
 
 
 def _call_dynamo(
-    model: Any, inputs: Inputs, output_names: Any, shapes: Any, opset: int, settings: Settings
+    model: Any,
+    inputs: Inputs,
+    output_names: Any,
+    shapes: Any,
+    opset: int,
+    settings: ExporterSettings,
 ) -> Any:
     with registry.exporting(opset), functions_parsed_once():
         return torch.onnx.export(
@@ -240,7 +245,7 @@ def torchscript(
     axes: Any,
     opset: int,
     recorded: Recorded,
-    settings: Settings,
+    settings: ExporterSettings,
 ) -> onnx.ModelProto:
     """Exports through a trace, or from the program of a scripted module."""
     highest = TORCHSCRIPT_OPSETS[1]

@@ -52,7 +52,7 @@ _REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class ExporterSettings:
     """Settings of torch's exporters.
 
     optimize: Whether they fold constants and, in "dynamo", rewrite the graph.
@@ -117,7 +117,7 @@ def settings(
     profile: bool,
     dump_exported_program: bool,
     artifacts_dir: str | os.PathLike[str],
-) -> Settings:
+) -> ExporterSettings:
     """The settings for the chosen exporter, or for "auto".
 
     Raises:
@@ -156,7 +156,7 @@ def settings(
                 "verbose=True, which prints it; expected one of them"
             )
     artifacts = {**flags, "artifacts_dir": artifacts_dir} if any(flags.values()) else {}
-    return Settings(
+    return ExporterSettings(
         optimize and do_constant_folding, bool(verbose), dict(custom_translation_table or {}),
         artifacts, _versions(custom_opsets or {}),
     )  # fmt: skip

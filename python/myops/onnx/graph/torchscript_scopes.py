@@ -16,7 +16,7 @@ import onnx
 
 Stack = tuple[str, ...]  # paths of the modules around a call, outer ones first, without the root
 Key = tuple[str, int]  # path, number of the call
-Call = tuple[Key, ...]  # a call with the calls around it
+CallPath = tuple[Key, ...]  # a call with the calls around it
 
 
 class ScopeNames:
@@ -114,7 +114,7 @@ def by_calls(
 
     If nodes fit several calls and nothing decides, all of these calls are left out.
     """
-    made: dict[str, list[Call]] = defaultdict(list)
+    made: dict[str, list[CallPath]] = defaultdict(list)
     numbered = _numbered(calls)
     for call in numbered:
         made[_base(tuple(path for path, _ in call))].append(call)
@@ -146,8 +146,8 @@ def _uses(
     model: onnx.ModelProto,
     scopes: Sequence[str | None],
     stacks: Sequence[Stack | None],
-    made: dict[str, list[Call]],
-    order: dict[Call, int],
+    made: dict[str, list[CallPath]],
+    order: dict[CallPath, int],
 ) -> tuple[dict[object, list[str]], dict[Use, list[int]]]:
     """The uses of each base in order, and the nodes of each use."""
     by_scope: dict[str, list[int]] = defaultdict(list)
@@ -173,10 +173,10 @@ def _uses(
 def _shared_scope(
     model: onnx.ModelProto,
     stacks: Sequence[Stack | None],
-    made: dict[str, list[Call]],
+    made: dict[str, list[CallPath]],
     bases: list[str],
     nodes: list[int],
-    order: dict[Call, int],
+    order: dict[CallPath, int],
 ) -> dict[str, list[int]]:
     """The nodes of a scope that is both the first use of "/act_1" and the second of "/act"."""
     if len(made[bases[1]]) == 1:
@@ -205,7 +205,7 @@ def repeats(work: Sequence[object], places: Sequence[int]) -> list[list[int]]:
     return []
 
 
-def _numbered(calls: Sequence[Stack]) -> list[Call]:
+def _numbered(calls: Sequence[Stack]) -> list[CallPath]:
     counts: dict[str, int] = defaultdict(int)
     numbered = []
     for stack in calls:

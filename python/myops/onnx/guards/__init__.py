@@ -16,7 +16,7 @@ import torch
 from myops._names import choose
 from myops.onnx.exporting.inputs import Inputs, Slot
 from myops.onnx.guards import _difference, frozen_input, lost_node, numbers, opset
-from myops.onnx.guards._calls import Calls, Reads
+from myops.onnx.guards._calls import CallRecorder, Reads
 from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning
 from myops.onnx.guards._exported import Exported, runnable, unchanged
 from myops.onnx.guards._origin import of_failure as origin_of_failure
@@ -61,7 +61,7 @@ def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:
     """Runs the model in PyTorch; returns the checks that are possible then."""
     if "lost_node" in checks:
         try:
-            exported.prepare(Calls())
+            exported.prepare(CallRecorder())
             return checks
         except Exception as error:  # torch.cond and similar ones cannot be observed
             exported.warn(

@@ -28,7 +28,7 @@ _APPLY_CODE: Any = getattr(
 )
 
 
-class Calls:
+class CallRecorder:
     """A context that records the custom operators that are called, and by which Functions.
 
     operators: Qualified names, without the overload.
@@ -47,7 +47,7 @@ class Calls:
         self._inside: list[type] = []
         self._modes = (_Functions(self), _Dispatched(self))
 
-    def __enter__(self) -> Calls:
+    def __enter__(self) -> CallRecorder:
         self._profiler = profiled_by(self._profile)
         self._profiler.__enter__()
         for mode in self._modes:
@@ -166,7 +166,7 @@ def _arguments(function: Any, frame: Any) -> tuple[Any, ...]:
 class _Functions(TorchFunctionMode):
     """Observes operators that are composed of others, which the dispatcher decomposes."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: CallRecorder) -> None:
         super().__init__()
         self._calls = calls
 
@@ -184,7 +184,7 @@ class _Functions(TorchFunctionMode):
 class _Dispatched(TorchDispatchMode):
     """Observes operators that are called from C++ and from scripted programs."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: CallRecorder) -> None:
         super().__init__()
         self._calls = calls
 

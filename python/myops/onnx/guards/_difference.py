@@ -39,21 +39,23 @@ def of_narrowest(computed: Iterable[str]) -> Iterator[None]:
 
 
 @dataclass
-class Difference:
+class OutputDifference:
     """The largest difference of two outputs, in units of the allowed difference."""
 
     output: int
     text: str
 
 
-def compare(expected: Sequence[Any], got: Sequence[Any]) -> Difference | None:
+def compare(expected: Sequence[Any], got: Sequence[Any]) -> OutputDifference | None:
     """The first output that differs by more than is allowed; None if there is none."""
     if len(expected) != len(got):
-        return Difference(-1, f"PyTorch returns {len(expected)} tensors, the model {len(got)}")
+        return OutputDifference(
+            -1, f"PyTorch returns {len(expected)} tensors, the model {len(got)}"
+        )
     for number, (wanted, result) in enumerate(zip(expected, got, strict=True)):
         text = _compare(np.asarray(wanted), result)
         if text:
-            return Difference(number, text)
+            return OutputDifference(number, text)
     return None
 
 

@@ -22,7 +22,7 @@ from myops._torch import arrays
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
 from myops.onnx.graph import files, scopes
-from myops.onnx.guards._calls import Calls
+from myops.onnx.guards._calls import CallRecorder
 from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning
 from myops.onnx.matrix import narrow_floats
 
@@ -68,7 +68,7 @@ class Exported:
     base: list[Any] = field(default_factory=list)
     seconds: float = 0.0
     random: bool = False
-    calls: Calls = field(default_factory=Calls)
+    calls: CallRecorder = field(default_factory=CallRecorder)
     excused: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     _session: Any = None
@@ -207,7 +207,7 @@ class Exported:
 
     # -- both ------------------------------------------------------------------------------
 
-    def prepare(self, calls: Calls | None) -> None:
+    def prepare(self, calls: CallRecorder | None) -> None:
         """Runs the model twice in PyTorch: results, time of a run, whether results vary."""
         result = self._called(watch=calls, changed=self.changed)
         self.base = self._outputs(result)

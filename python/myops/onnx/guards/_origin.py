@@ -11,7 +11,7 @@ import torch
 
 from myops.onnx.exporting.recorded import SourceLine, last_place, traced_place
 from myops.onnx.guards import _advice
-from myops.onnx.guards._difference import Difference
+from myops.onnx.guards._difference import OutputDifference
 from myops.onnx.guards._exported import Exported, runnable, unchanged
 
 _SECONDS = 2.0  # of a run in PyTorch; a comparison of all layers takes several
@@ -31,7 +31,7 @@ def of_failure(exported: Exported, error: Exception) -> str:
 
 
 def of_difference(
-    exported: Exported, changes: Mapping[str, torch.Tensor], difference: Difference
+    exported: Exported, changes: Mapping[str, torch.Tensor], difference: OutputDifference
 ) -> str:
     """A sentence about where a difference starts, or "" if it is not found.
 
@@ -48,12 +48,12 @@ def of_difference(
 
 def _first(exported: Exported, changes: Mapping[str, torch.Tensor]) -> onnx.NodeProto | None:
     """The first node whose inputs are PyTorch's and whose result is not."""
-    from myops.onnx.comparison.with_pytorch import Settings, compared
+    from myops.onnx.comparison.with_pytorch import ComparisonSettings, compared
 
     args, kwargs = exported.inputs.call(changes)
     try:
         with torch.no_grad(), unchanged(exported.model):
-            settings = Settings(exported.libraries, export_again=False)
+            settings = ComparisonSettings(exported.libraries, export_again=False)
             report = compared(runnable(exported.model), args, kwargs, exported.final, settings)
     except Exception:  # it cannot pair what it does not know; the difference is told anyway
         return None

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from myops import _libraries
 from myops.onnx.graph import scopes
-from myops.onnx.guards._calls import Calls
+from myops.onnx.guards._calls import CallRecorder
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._exported import Exported
 
@@ -49,7 +49,7 @@ def _nodes(model: onnx.ModelProto) -> set[tuple[str, str]]:
     return {(n.domain, n.op_type) for nodes in lists for n in scopes.all_nodes(nodes)}
 
 
-def _kept(exported: Exported, calls: Calls, nodes: set[tuple[str, str]]) -> set[str]:
+def _kept(exported: Exported, calls: CallRecorder, nodes: set[tuple[str, str]]) -> set[str]:
     """The custom operators that the exporter has translated as such."""
     ours = {info.qualified: info for info in _libraries.nodes()}
     if exported.program is not None:

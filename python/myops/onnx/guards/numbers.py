@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from myops.onnx.guards import _advice, _origin, frozen_input, other_lengths, special_values
-from myops.onnx.guards._difference import Difference, compare, largest
+from myops.onnx.guards._difference import OutputDifference, compare, largest
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._excuses import excuse
 from myops.onnx.guards._exported import CannotRunError, Exported, MissingLibraryError
@@ -91,7 +91,7 @@ def _warn_of_fewer_digits(exported: Exported, got: list[Any]) -> None:
             )
 
 
-def _judge(exported: Exported, found: Difference) -> NoReturn:
+def _judge(exported: Exported, found: OutputDifference) -> NoReturn:
     advice = (
         _advice.of_resize(exported, found.text)
         or _origin.of_difference(exported, {}, found)
@@ -105,6 +105,6 @@ def _judge(exported: Exported, found: Difference) -> NoReturn:
     )
 
 
-def _title(exported: Exported, found: Difference) -> str:
+def _title(exported: Exported, found: OutputDifference) -> str:
     names = [item.name for item in exported.final.graph.output]
     return f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"

@@ -12,7 +12,7 @@ from myops.onnx.guards import _advice, _origin
 from myops.onnx.guards._changes import noisy, resized
 from myops.onnx.guards._conditions import Conditions
 from myops.onnx.guards._constants import Constants
-from myops.onnx.guards._difference import Difference, compare
+from myops.onnx.guards._difference import OutputDifference, compare
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._excuses import excuse
 from myops.onnx.guards._exported import Exported
@@ -246,7 +246,7 @@ class _Search:
         changes: dict[str, Any],
         text: str,
         cause: Any = None,
-        difference: Difference | None = None,
+        difference: OutputDifference | None = None,
     ) -> NoReturn:
         where = ", ".join(f"{name} of shape {list(t.shape)}" for name, t in changes.items())
         broken = self.conditions.broken(point)

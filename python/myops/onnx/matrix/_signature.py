@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from myops._torch import arrays
 from myops.onnx.matrix import narrow_floats
 
-Axes = dict[str, dict[int, str]]
+AxisNames = dict[str, dict[int, str]]
 
 
 def as_module(model: Any) -> Any:
@@ -66,10 +66,10 @@ def leaves(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def changing_axes(runs: Sequence[Mapping[str, np.ndarray]]) -> Axes:
+def changing_axes(runs: Sequence[Mapping[str, np.ndarray]]) -> AxisNames:
     """A name for every axis whose length is not the same in all runs."""
     first, *more = runs
-    axes: Axes = {}
+    axes: AxisNames = {}
     for name, array in first.items():
         for axis, length in enumerate(array.shape):
             if any(feeds[name].shape[axis] != length for feeds in more):
@@ -77,7 +77,7 @@ def changing_axes(runs: Sequence[Mapping[str, np.ndarray]]) -> Axes:
     return axes
 
 
-def dynamic_shapes(values: Mapping[str, Any], axes: Axes) -> Any:
+def dynamic_shapes(values: Mapping[str, Any], axes: AxisNames) -> Any:
     """The axes in the form of torch.export; None if there are none."""
     if not axes:
         return None

@@ -35,7 +35,7 @@ class Prepared:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     names: list[str] | None  # of the graph's inputs; None: numbers are among them
-    axes: _signature.Axes
+    axes: _signature.AxisNames
     shapes: Any  # the axes as torch.export wants them
     runs: list[tuple[dict[str, np.ndarray], list[np.ndarray]]]  # feeds and expected outputs
     limits: list[float]  # for each output

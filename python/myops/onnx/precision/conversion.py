@@ -17,7 +17,7 @@ from myops.onnx.graph import files, inference, scopes, structure
 from myops.onnx.precision import keeping, layers, losses, planning, rewriting, samples
 from myops.onnx.precision.definitions import CONTROL, FOLLOWS, UnknownOpError, slots
 from myops.onnx.precision.frames import frames_of
-from myops.onnx.precision.plan import Plan, Vertex
+from myops.onnx.precision.plan import PrecisionPlan, Vertex
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
 
@@ -89,7 +89,7 @@ class Conversion:
             kept.update(titles)
             return bool(titles.intersection(self.keep))
 
-        self.plan: Plan = planning.make(
+        self.plan: PrecisionPlan = planning.make(
             self.base, self.frames, self.dtype, keep_io_types=self.keep_io_types,
             for_cpu=self.for_cpu, keep=keep,
         )  # fmt: skip

@@ -10,12 +10,12 @@ import onnx
 from myops.onnx.graph import structure
 from myops.onnx.precision import definitions
 from myops.onnx.precision.frames import Frame, Key, nodes_of
-from myops.onnx.precision.plan import DTYPES, FLOAT32, Plan, Vertex
+from myops.onnx.precision.plan import DTYPES, FLOAT32, PrecisionPlan, Vertex
 
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 
 
-def refuse_constants(plan: Plan) -> None:
+def refuse_constants(plan: PrecisionPlan) -> None:
     """Keeps a node in float32 if half precision cannot represent a constant that it reads."""
     readers = plan.readers()
     for frame in plan.frames:
@@ -42,7 +42,7 @@ def unholdable(array: np.ndarray, half: str) -> str:
     return ""
 
 
-def keep_coordinates(plan: Plan) -> None:
+def keep_coordinates(plan: PrecisionPlan) -> None:
     """Keeps the nodes in float32 that compute coordinates, sizes, or values from shapes only."""
     for vertex in _without_data(plan):
         if plan.node(vertex).op_type not in definitions.MOVES:
@@ -83,7 +83,7 @@ def keep_coordinates(plan: Plan) -> None:
                 waiting.append((inner, what))
 
 
-def _makers(plan: Plan) -> dict[Key, Vertex]:
+def _makers(plan: PrecisionPlan) -> dict[Key, Vertex]:
     """The maker of each value in float32 or float64: coordinates are often computed in float64."""
     found = dict(plan.makers)
     for frame, place, node in nodes_of(plan.frames):
@@ -100,13 +100,13 @@ def _to_integer(node: onnx.NodeProto) -> bool:
     return kind in (tensor.INT32, tensor.INT64, tensor.UINT32, tensor.UINT64, tensor.INT16)
 
 
-def _is_output(plan: Plan, frame: Frame, node: onnx.NodeProto) -> bool:
+def _is_output(plan: PrecisionPlan, frame: Frame, node: onnx.NodeProto) -> bool:
     return frame.number == 0 and any(
         item.name == node.output[0] for item in plan.frames[0].graph.output
     )
 
 
-def _without_data(plan: Plan) -> Iterable[Vertex]:
+def _without_data(plan: PrecisionPlan) -> Iterable[Vertex]:
     """Nodes that depend on inputs of the model only through their shapes."""
     data: set[Key] = {(0, item.name) for item in plan.frames[0].graph.input}
     for frame in plan.frames[1:]:
@@ -124,7 +124,7 @@ def _without_data(plan: Plan) -> Iterable[Vertex]:
     return found
 
 
-def held_by(plan: Plan, ranges: Mapping[Key, float], limit: float) -> int:
+def held_by(plan: PrecisionPlan, ranges: Mapping[Key, float], limit: float) -> int:
     """Keeps the makers and readers of values beyond a limit in float32; returns how many."""
     count = 0
     readers = plan.readers()

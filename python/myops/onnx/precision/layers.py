@@ -23,7 +23,7 @@ from myops.onnx.precision.definitions import FIXED, FOLLOWS
 from myops.onnx.precision.frames import Frame, Key, constant_tensor
 from myops.onnx.precision.kernels import HALVES
 from myops.onnx.precision.losses import relative_l2
-from myops.onnx.precision.plan import Plan, Vertex
+from myops.onnx.precision.plan import PrecisionPlan, Vertex
 from myops.onnx.precision.planning import missing_kernel
 from myops.onnx.two_files.backends import Backend
 from myops.onnx.two_files.tracing import Trace, trace
@@ -70,7 +70,7 @@ class Values:
         tensor = _constant(self._frames[key[0]], key[1])
         return numpy_helper.to_array(tensor) if tensor is not None else self.get(key)
 
-    def ranges(self, plan: Plan) -> dict[Key, float]:
+    def ranges(self, plan: PrecisionPlan) -> dict[Key, float]:
         """The largest finite magnitude of each float32 value."""
         found = {}
         for key in plan.makers:
@@ -101,7 +101,7 @@ class _Island:
 
 def losses(
     model: onnx.ModelProto,
-    plan: Plan,
+    plan: PrecisionPlan,
     candidates: Sequence[Vertex],
     values: Values,
     libraries: Sequence[Any] = (),
@@ -169,7 +169,7 @@ def _run(model: onnx.ModelProto, islands: Sequence[_Island], runner: Runner) -> 
 
 def _island(
     model: onnx.ModelProto,
-    plan: Plan,
+    plan: PrecisionPlan,
     vertex: Vertex,
     values: Values,
     title: str,

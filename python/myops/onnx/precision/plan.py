@@ -42,7 +42,7 @@ class Read:
 
 
 @dataclass
-class Plan:
+class PrecisionPlan:
     """The precision of each node, input and output.
 
     Attributes:

@@ -11,7 +11,7 @@ from myops.onnx.graph import scopes, structure
 from myops.onnx.precision import definitions, keeping, kernels
 from myops.onnx.precision.definitions import FIXED, FOLLOWS, FREE, Slots, UnknownOpError
 from myops.onnx.precision.frames import Frame, nodes_of
-from myops.onnx.precision.plan import ANY, FLOAT32, Plan, Read, Vertex
+from myops.onnx.precision.plan import ANY, FLOAT32, PrecisionPlan, Read, Vertex
 
 
 def make(
@@ -22,9 +22,9 @@ def make(
     keep_io_types: bool,
     for_cpu: bool,
     keep: Callable[[onnx.NodeProto], bool],
-) -> Plan:
+) -> PrecisionPlan:
     """A plan from definitions, kernels and constants; nothing is measured yet."""
-    plan = Plan(frames, half)
+    plan = PrecisionPlan(frames, half)
     imports = {item.domain: item.version for item in model.opset_import}
     for frame, place, node in nodes_of(frames):
         vertex = ("node", frame.number, place)
@@ -69,14 +69,16 @@ def _slots(frame: Frame, node: onnx.NodeProto, version: int, half: str) -> Slots
     return Slots(given, made, found.coordinates, reason)
 
 
-def _read(plan: Plan, frame: Frame, name: str, vertex: Vertex, node: int, slot: int) -> None:
+def _read(
+    plan: PrecisionPlan, frame: Frame, name: str, vertex: Vertex, node: int, slot: int
+) -> None:
     key = frame.find(name)
     if key is not None:
         plan.reads.append(Read(key, vertex, frame.number, node, slot))
 
 
 def _settle(
-    plan: Plan, vertex: Vertex, frame: Frame, node: onnx.NodeProto, found: Slots,
+    plan: PrecisionPlan, vertex: Vertex, frame: Frame, node: onnx.NodeProto, found: Slots,
     model: onnx.ModelProto, for_cpu: bool, keep: Callable[[onnx.NodeProto], bool],
 ) -> None:  # fmt: skip
     """Adds one node to the plan."""
@@ -161,7 +163,7 @@ def _borders(frame: Frame, place: int, bodies: Mapping[str, Frame]) -> list[_Bor
     return found
 
 
-def _ties(plan: Plan, frame: Frame, place: int) -> None:
+def _ties(plan: PrecisionPlan, frame: Frame, place: int) -> None:
     """Joins values that are passed into or out of a body to one vertex, because they have one
     type."""
     bodies = frame.inner(plan.frames, place)
@@ -182,7 +184,7 @@ def _ties(plan: Plan, frame: Frame, place: int) -> None:
                 plan.makers[key] = tie
 
 
-def _interface(plan: Plan, keep_io_types: bool) -> None:
+def _interface(plan: PrecisionPlan, keep_io_types: bool) -> None:
     """The inputs and outputs of the model."""
     main = plan.frames[0]
     defaults = {tensor.name for tensor in main.graph.initializer}

@@ -15,7 +15,7 @@ from myops.onnx.precision.definitions import FOLLOWS, HEAVY
 from myops.onnx.precision.frames import Frame, Key
 from myops.onnx.precision.keeping import unholdable
 from myops.onnx.precision.kernels import HALVES
-from myops.onnx.precision.plan import ANY, DTYPES, FLOAT32, Plan, Read, Vertex
+from myops.onnx.precision.plan import ANY, DTYPES, FLOAT32, PrecisionPlan, Read, Vertex
 
 # Reasons for float32 that do not concern accuracy: the weights of such nodes are stored in half,
 # and so are those of standard ops whose definition has bfloat16 in a later opset only.
@@ -36,7 +36,9 @@ class Written:
     weight_casts: int = 0
 
 
-def write(model: onnx.ModelProto, plan: Plan, emulated: Collection[Vertex] = ()) -> Written:
+def write(
+    model: onnx.ModelProto, plan: PrecisionPlan, emulated: Collection[Vertex] = ()
+) -> Written:
     """Changes `model`, whose graphs are the frames of the plan, in place.
 
     Args:
@@ -53,7 +55,7 @@ def write(model: onnx.ModelProto, plan: Plan, emulated: Collection[Vertex] = ())
 @dataclass
 class _Writer:
     model: onnx.ModelProto
-    plan: Plan
+    plan: PrecisionPlan
     written: Written = field(default_factory=Written)
     # The name of a value in each precision in which it is read.
     called: dict[tuple[Key, bool], str] = field(default_factory=dict)

@@ -27,7 +27,7 @@ _KIND: dict[int, str] = {  # of attributes, in words
 
 
 @dataclass(frozen=True)
-class Signature:
+class OpSignature:
     """The inputs, outputs and attributes of an op, from its schema or the model-local function."""
 
     attributes: dict[str, int]  # name: AttributeProto type; 0 when the function states none
@@ -36,7 +36,7 @@ class Signature:
     choices: dict[str, tuple[str, ...] | tuple[int, ...]]
 
 
-def signature(model: onnx.ModelProto, domain: str, op_type: str) -> Signature | None:
+def signature(model: onnx.ModelProto, domain: str, op_type: str) -> OpSignature | None:
     """The signature of a node's op; None if nothing is known about it."""
     domain = domain if is_custom(domain) else ""
     for function in model.functions:
@@ -44,7 +44,7 @@ def signature(model: onnx.ModelProto, domain: str, op_type: str) -> Signature | 
             stated = dict.fromkeys(function.attribute, 0)
             stated |= {item.name: item.type for item in function.attribute_proto}
             counts = (len(function.input), len(function.output))
-            return Signature(stated, (0, counts[0]), (0, counts[1]), {})
+            return OpSignature(stated, (0, counts[0]), (0, counts[1]), {})
     register_schemas(model)
     version = _version(model, domain)
     if version is None or not _has(op_type, domain, version):
@@ -52,7 +52,7 @@ def signature(model: onnx.ModelProto, domain: str, op_type: str) -> Signature | 
     schema = onnx.defs.get_schema(op_type, version, domain)
     info = _libraries.find_node(domain, op_type)
     choices = {item.name: item.choices for item in info.attributes if item.choices} if info else {}
-    return Signature(
+    return OpSignature(
         {name: item.type.value for name, item in schema.attributes.items()},  # type: ignore[attr-defined]
         (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),

@@ -11,7 +11,7 @@ from myops._text import byte_size
 
 if TYPE_CHECKING:
     from myops.onnx.surgery.slimming import Simplified
-    from myops.onnx.surgery.summary import Node, Summary, Value
+    from myops.onnx.surgery.summary import GraphValue, Node, Summary
 
 
 def show_summary(summary: Summary, console: Console, nodes: bool, modules: bool) -> None:
@@ -58,7 +58,7 @@ def opsets(summary: Summary) -> str:
     return ", ".join(f"{name} {version}" for name, version in summary.opsets.items()) or "none"
 
 
-def kind(value: Value) -> str:
+def kind(value: GraphValue) -> str:
     """ "float32 [1, 3, height, ?]"."""
     if value.shape is None:
         return value.dtype

@@ -36,7 +36,7 @@ _PROVIDERS = {  # prefixes of domains, and what runs such nodes
 
 
 @dataclass(frozen=True)
-class Value:
+class GraphValue:
     """An input or output of a graph."""
 
     name: str
@@ -91,8 +91,8 @@ class Summary:
     opsets: dict[str, int]
     producer: str
     graph: str
-    inputs: list[Value]
-    outputs: list[Value]
+    inputs: list[GraphValue]
+    outputs: list[GraphValue]
     domains: list[Domain]  # other than the ONNX standard's own
     op_counts: dict[str, int]
     node_count: int
@@ -200,15 +200,15 @@ def _modules(model: onnx.ModelProto) -> list[Module]:
     ]
 
 
-def value_of(item: onnx.ValueInfoProto) -> Value:
+def value_of(item: onnx.ValueInfoProto) -> GraphValue:
     """Name, dtype and shape of a value, for readers."""
     kind = item.type.WhichOneof("value")
     if kind == "tensor_type":
         tensor = item.type.tensor_type
-        return Value(item.name, dtype_name(tensor.elem_type), dims_of(tensor))
+        return GraphValue(item.name, dtype_name(tensor.elem_type), dims_of(tensor))
     if kind is None:
-        return Value(item.name, "?", None)
-    return Value(item.name, onnx.helper.printable_type(item.type), None)
+        return GraphValue(item.name, "?", None)
+    return GraphValue(item.name, onnx.helper.printable_type(item.type), None)
 
 
 def dtype_name(number: int) -> str:

@@ -28,7 +28,7 @@ INTEGER, FLOAT = object(), object()
 _UNKNOWN, _LONGER = 16, (0, 1, 13)
 
 
-class Described:
+class TensorArgument:
     """A tensor among the arguments: the example's lengths, and which of them are constant.
 
     example: The lengths of the example; None for an unknown length.
@@ -52,7 +52,7 @@ def of_results(
     """The constant lengths of each result; None if they cannot be found.
 
     Args:
-        args, kwargs: As for a call, with `Described` for tensors, INTEGER and FLOAT.
+        args, kwargs: As for a call, with `TensorArgument` for tensors, INTEGER and FLOAT.
     """
     attempts = [_attempt(overload, args, kwargs, longer) for longer in _LONGER]
     known = [item for item in attempts if item is not None]
@@ -94,7 +94,7 @@ def _fake(mode: FakeTensorMode, environment: ShapeEnv, item: Any, longer: int) -
         return environment.create_unbacked_symint()
     if item is FLOAT:
         return environment.create_unbacked_symfloat()
-    if not isinstance(item, Described):
+    if not isinstance(item, TensorArgument):
         return item
     lengths = [
         (old or _UNKNOWN) + longer if constant is None else constant

@@ -15,7 +15,7 @@ _BUILT = 18  # the lowest opset that the exporter writes
 _NEWEST = 30  # beyond what any onnx knows
 
 
-class GraphContext(registry.GraphContext):
+class DynamoContext(registry.GraphContext):
     """The `g` of a registered function."""
 
     def __init__(self, name: str) -> None:
@@ -66,7 +66,7 @@ def _attribute(value: Any) -> Any:
 
 
 def _translate(name: str, overload: Any, *args: Any, **kwargs: Any) -> Any:
-    g = GraphContext(name)
+    g = DynamoContext(name)
     registration = registry.required(name, registry.wanted_opset(g.opset))
     values = [_python(item) for item in args]
     named = {key: _python(value) for key, value in kwargs.items()}

@@ -23,7 +23,7 @@ _PARSE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class GraphContext(registry.GraphContext):
+class TorchScriptContext(registry.GraphContext):
     """The `g` of a registered function."""
 
     def __init__(self, name: str, graph: Any, opset: int) -> None:
@@ -117,7 +117,7 @@ def _symbolic(name: str, graph: Any, *args: Any, **kwargs: Any) -> Any:
     values = [_read(value, item.real_type) for value, item in zip(given, arguments, strict=False)]
     plain = [v for v, item in zip(values, arguments, strict=False) if not item.kwarg_only]
     named = {item.name: v for v, item in zip(values, arguments, strict=False) if item.kwarg_only}
-    g = GraphContext(name, graph, built)
+    g = TorchScriptContext(name, graph, built)
     result = registry.apply(name, registration, g, schema, plain, named)
     _set_types(name, graph, schema, values, result)
     return result
@@ -275,4 +275,4 @@ def _described(kind: str, source: Any, value: Any) -> Any:
     example, dtype = source.type().varyingSizes(), source.type().dtype()
     if example is None or dtype is None:
         return NotImplemented
-    return constant_lengths.Described(example, dtype, symbolic_helper._get_tensor_sizes(value))
+    return constant_lengths.TensorArgument(example, dtype, symbolic_helper._get_tensor_sizes(value))

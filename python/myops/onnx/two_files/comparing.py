@@ -17,7 +17,7 @@ from myops.onnx.graph import files
 from myops.onnx.two_files import rows, search
 from myops.onnx.two_files.backends import BACKENDS, Backend, flattened
 from myops.onnx.two_files.matching import interface, match
-from myops.onnx.two_files.result import FileReport, FileValue, FirstFileMismatch, Unmatched
+from myops.onnx.two_files.result import FileReport, FileValue, FirstFileMismatch, UnmatchedValue
 from myops.onnx.two_files.tracing import Trace, trace
 
 
@@ -303,7 +303,7 @@ def _settle_bodies(main: Sequence[FileValue], inner: Sequence[FileValue]) -> Non
 
 def _unmatched(
     graphs: tuple[Graph, Graph], traces: tuple[Trace, Trace], main: Sequence[FileValue]
-) -> list[Unmatched]:
+) -> list[UnmatchedValue]:
     found = []
     for side, graph, result in zip(("first", "second"), graphs, traces, strict=True):
         known = {row.name if side == "first" else row.other for row in main}
@@ -317,5 +317,5 @@ def _unmatched(
                 reason = value
             elif value is None and result.stop is not None:
                 reason = f"after the node at which the {side} stops"
-            found.append(Unmatched(name, node.op_type, reason))
+            found.append(UnmatchedValue(name, node.op_type, reason))
     return found

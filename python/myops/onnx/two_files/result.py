@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from myops.onnx.comparison.metrics import Difference
+from myops.onnx.comparison.metrics import ArrayDifference
 from myops.onnx.comparison.result import Value
 from myops.onnx.two_files.meanings import CAUSES
 
@@ -71,7 +71,7 @@ class FirstFileMismatch:
     other_nodes: list[str] = field(default_factory=list)
     evidence: list[str] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
-    alone: Difference | None = None
+    alone: ArrayDifference | None = None
     reproduction: None = None  # as `FirstMismatch` has
 
     @property
@@ -95,7 +95,7 @@ FileBlame = FirstFileMismatch  # the earlier name
 
 
 @dataclass(frozen=True)
-class Unmatched:
+class UnmatchedValue:
     """A value without a counterpart: its name, its operator, and in which file it is."""
 
     path: str
@@ -130,7 +130,7 @@ class FileReport:
     outputs: Sequence[FileValue]
     first_mismatch: FirstFileMismatch | None
     begins: FirstFileMismatch | None
-    unmatched: Sequence[Unmatched]
+    unmatched: Sequence[UnmatchedValue]
     notes: Sequence[str]
     inputs: dict[str, dict[str, Any]]
     versions: dict[str, str]

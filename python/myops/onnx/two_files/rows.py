@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from myops.onnx.comparison.graph import Graph
-from myops.onnx.comparison.metrics import Difference, Tolerance, coarser, difference
+from myops.onnx.comparison.metrics import ArrayDifference, Tolerance, coarser, difference
 from myops.onnx.graph.structure import label
 from myops.onnx.two_files.matching import NAME, REPLACED, SAME, Match
 from myops.onnx.two_files.result import FileValue
@@ -40,7 +40,7 @@ def compared(
     )  # fmt: skip
 
 
-def differs(expected: np.ndarray, got: Any, tolerance: Tolerance) -> Difference | None:
+def differs(expected: np.ndarray, got: Any, tolerance: Tolerance) -> ArrayDifference | None:
     """The difference of two arrays; None if their shapes differ. Texts are equal or not."""
     if not isinstance(got, np.ndarray) or expected.shape != got.shape:
         return None

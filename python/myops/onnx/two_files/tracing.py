@@ -67,11 +67,11 @@ def trace(backend: Backend, graph: Graph, feeds: Mapping[str, np.ndarray]) -> Tr
                 return found.values.get(name)
             return onnx.numpy_helper.to_array(weights[name])
 
-        _Bodies(backend, graph.model, found).enter(graph.model.graph, known, (), ())
+        _BodyRunner(backend, graph.model, found).enter(graph.model.graph, known, (), ())
     return found
 
 
-class _Bodies:
+class _BodyRunner:
     def __init__(self, backend: Backend, model: onnx.ModelProto, found: Trace) -> None:
         self._backend = backend
         self._model = model

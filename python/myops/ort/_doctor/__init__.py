@@ -1,6 +1,6 @@
 """`doctor`: why a model does not load or run, in words.
 
-    report      findings and facts: `Report`, `Finding`
+    report      findings and facts: `DoctorReport`, `Finding`
     terminal    how they are shown, there and in notebooks
     environment versions, CPU, providers
     elf, libraries, tracing   custom-op libraries
@@ -23,9 +23,9 @@ from typing import Any
 from myops.onnx.graph import files
 from myops.ort._doctor import feeds
 from myops.ort._doctor.examination import Examination
-from myops.ort._doctor.report import Finding, LibraryFacts, NodeFacts, Report
+from myops.ort._doctor.report import DoctorReport, Finding, LibraryFacts, NodeFacts
 
-__all__ = ["Finding", "LibraryFacts", "NodeFacts", "Report", "doctor"]
+__all__ = ["DoctorReport", "Finding", "LibraryFacts", "NodeFacts", "doctor"]
 
 
 def doctor(
@@ -39,7 +39,7 @@ def doctor(
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     advance: Callable[[str], None] | None = None,
-) -> Report:
+) -> DoctorReport:
     """Finds out why a model does not load or run, and says what to do.
 
     The model and the libraries are loaded in processes of their own: one that crashes does no

@@ -106,7 +106,7 @@ def _several(variants: dict[str, str], runtime: Any) -> Finding:
     )  # fmt: skip
 
 
-def _broken_runtime(outcome: process.Outcome, variants: dict[str, str]) -> Finding:
+def _broken_runtime(outcome: process.ChildOutcome, variants: dict[str, str]) -> Finding:
     failed = outcome.last("failed")
     text = failed["error"] if failed else f"{outcome.death}\n{outcome.stderr.strip()[-500:]}"
     if not variants and failed and "No module named" in text:

@@ -27,21 +27,21 @@ from myops.ort._doctor import (
     weights,
 )
 from myops.ort._doctor.graph import Provided
-from myops.ort._doctor.report import ERROR, WARNING, Finding, Report
+from myops.ort._doctor.report import ERROR, WARNING, DoctorReport, Finding
 from myops.ort._doctor.rules import MessageContext
 from myops.ort._doctor.trial import SessionTrial
 
 
 class Examination:
     def __init__(self, more: Sequence[Any], own: bool, providers: list[str], advance: Any) -> None:
-        self.report = Report()
+        self.report = DoctorReport()
         self.provided = Provided()
         self.own = own
         self.paths = [os.fspath(path) for path in more]
         self.providers = providers
         self.advance = advance or (lambda text: None)
 
-    def examine(self, model: files.Model | None, asked: feeds.Asked, run: bool) -> Report:
+    def examine(self, model: files.Model | None, asked: feeds.Asked, run: bool) -> DoctorReport:
         proto = self._read(model)
         feed = None
         if proto is not None and run:
@@ -180,7 +180,7 @@ class Examination:
 
     # ---- The verdict.
 
-    def _verdict(self, outcome: process.Outcome) -> Report:
+    def _verdict(self, outcome: process.ChildOutcome) -> DoctorReport:
         version = self.provided.version
         if not outcome.last("loaded"):
             return self._judge("does not load", "The model does not load")
@@ -235,7 +235,7 @@ class Examination:
                 failed["error"] if failed else outcome.stderr.strip()[-500:],
             ))  # fmt: skip
 
-    def _judge_alone(self) -> Report:
+    def _judge_alone(self) -> DoctorReport:
         if self.report.errors:
             return self._judge("problem", "Something is wrong")
         return self._judge(
@@ -243,7 +243,7 @@ class Examination:
             + (" and the library of myops work together." if self.own else " works."),
         )  # fmt: skip
 
-    def _judge(self, verdict: str, summary: str) -> Report:
+    def _judge(self, verdict: str, summary: str) -> DoctorReport:
         report = self.report
         report.findings.sort(key=lambda finding: finding.severity != ERROR)
         report.verdict = verdict

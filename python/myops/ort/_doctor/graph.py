@@ -14,7 +14,7 @@ STANDARD = ("", "ai.onnx")
 
 
 @dataclass
-class Place:
+class LocatedNode:
     """A node, and where in the model it is."""
 
     node: onnx.NodeProto
@@ -86,7 +86,7 @@ def functions(model: onnx.ModelProto) -> dict[tuple[str, str], onnx.FunctionProt
     return {("" if f.domain in STANDARD else f.domain, f.name): f for f in model.functions}
 
 
-def places(model: onnx.ModelProto) -> Iterator[Place]:
+def places(model: onnx.ModelProto) -> Iterator[LocatedNode]:
     """Every node: of the graph, of the graphs inside it, of functions."""
     opsets = opsets_of(model.opset_import)
     yield from _places(model.graph.node, "", opsets)
@@ -96,9 +96,9 @@ def places(model: onnx.ModelProto) -> Iterator[Place]:
         yield from _places(function.node, f"function {name}", own)
 
 
-def _places(nodes: Any, inside: str, opsets: dict[str, int]) -> Iterator[Place]:
+def _places(nodes: Any, inside: str, opsets: dict[str, int]) -> Iterator[LocatedNode]:
     for node in nodes:
-        yield Place(node, inside, opsets)
+        yield LocatedNode(node, inside, opsets)
         for name, graph in inner_graphs(node):
             place = f"{name} of {node.name or first_output(node)}"
             yield from _places(graph.node, f"{inside}, {place}" if inside else place, opsets)
@@ -131,7 +131,7 @@ def module_path(node: onnx.NodeProto) -> str:
     return path.lstrip(".")
 
 
-def find(model: onnx.ModelProto, name: str, op_type: str = "") -> Place | None:
+def find(model: onnx.ModelProto, name: str, op_type: str = "") -> LocatedNode | None:
     """The node that a message of ONNX Runtime names: by name, else the only one of its type."""
     found = [place for place in places(model) if name and place.node.name == name]
     if not found and name:  # names that ONNX Runtime derived from others

@@ -129,7 +129,7 @@ def _file(path: str) -> tuple[elf.FileFacts | None, Finding | None]:
     )  # fmt: skip
 
 
-def _listed(facts: LibraryFacts, outcome: process.Outcome) -> None:
+def _listed(facts: LibraryFacts, outcome: process.ChildOutcome) -> None:
     for event in outcome.events:
         if event["stage"] == "asks" and event["given"]:
             facts.api_version = max(facts.api_version or 0, event["version"])
@@ -145,7 +145,7 @@ def _listed(facts: LibraryFacts, outcome: process.Outcome) -> None:
     facts.listed = outcome.last("registered") is not None
 
 
-def _died(name: str, outcome: process.Outcome) -> Finding:
+def _died(name: str, outcome: process.ChildOutcome) -> Finding:
     tail = _tail(outcome.stderr)
     if outcome.death.startswith("no answer"):
         return Finding(

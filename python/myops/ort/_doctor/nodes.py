@@ -10,7 +10,7 @@ import onnx
 
 from myops import _libraries
 from myops.ort._doctor import graph
-from myops.ort._doctor.graph import Place, Provided
+from myops.ort._doctor.graph import LocatedNode, Provided
 from myops.ort._doctor.report import WARNING, Finding, NodeFacts
 
 KERNEL, BODY, GONE, UNKNOWN = "kernel", "function body", "optimised away", "unknown"
@@ -27,7 +27,7 @@ def examine(
         assigned: [provider, node, domain, op type] of each node.
     """
     own = graph.functions(model)
-    made: dict[str, list[Place]] = {}
+    made: dict[str, list[LocatedNode]] = {}
     for place in graph.places(optimised) if optimised is not None else ():
         for name in place.node.output:
             made.setdefault(name, []).append(place)
@@ -47,7 +47,7 @@ def examine(
     return found
 
 
-def _runs(place: Place, made: dict[str, list[Place]]) -> str:
+def _runs(place: LocatedNode, made: dict[str, list[LocatedNode]]) -> str:
     makers = [maker for name in place.node.output for maker in made.get(name, [])]
     if not makers and place.inside:
         # The If was decided while the model was loaded: of the branch that is left the nodes get

@@ -10,7 +10,7 @@ import onnx
 from myops import _libraries
 from myops._names import near_misses
 from myops.ort._doctor import graph
-from myops.ort._doctor.graph import Place, Provided
+from myops.ort._doctor.graph import LocatedNode, Provided
 from myops.ort._doctor.report import ERROR, WARNING, Finding
 
 # Who provides the domains that models in the wild use.
@@ -41,7 +41,7 @@ def check(model: onnx.ModelProto, provided: Provided) -> Iterator[Finding]:
 
 def _unknown_ops(model: onnx.ModelProto, provided: Provided) -> Iterator[Finding]:
     own = graph.functions(model)
-    unknown: dict[tuple[str, str], list[Place]] = {}
+    unknown: dict[tuple[str, str], list[LocatedNode]] = {}
     for place in graph.places(model):
         key = (place.domain, place.node.op_type)
         if key in own or provided.knows(*key, place.opsets.get(place.domain)):
@@ -54,7 +54,7 @@ def _unknown_ops(model: onnx.ModelProto, provided: Provided) -> Iterator[Finding
 
 
 def unknown_op(
-    domain: str, op_type: str, found: list[Place], model: onnx.ModelProto, provided: Provided
+    domain: str, op_type: str, found: list[LocatedNode], model: onnx.ModelProto, provided: Provided
 ) -> Finding:
     """Why nothing knows an op, and what was probably meant."""
     name = graph.op_name(domain, op_type)

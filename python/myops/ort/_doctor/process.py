@@ -26,7 +26,7 @@ _SIGNALS = {
 
 
 @dataclass
-class Outcome:
+class ChildOutcome:
     """What a child reported.
 
     death: How it ended when it did not end well, in words; "" when it did.
@@ -55,7 +55,7 @@ def run(
     request: dict[str, Any],
     seconds: float | None = None,
     advance: Callable[[str], None] | None = None,
-) -> Outcome:
+) -> ChildOutcome:
     """Answers a request in a new Python process, see myops.ort._doctor.child.
 
     Args:
@@ -96,7 +96,7 @@ def run(
                     process.kill()
                     process.wait()
         stderr = (place / "stderr").read_text(errors="replace")
-        return Outcome(_events(place / "events.jsonl"), death, stderr)
+        return ChildOutcome(_events(place / "events.jsonl"), death, stderr)
 
 
 def _events(path: Path) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ class NodeFacts:
 
 
 @dataclass
-class Report:
+class DoctorReport:
     """The result of `doctor`; `print()` shows it, and so does a notebook.
 
     verdict: One of "healthy", "loads", "runs", "problem", "does not load",

@@ -20,7 +20,7 @@ class MessageContext:
     model: onnx.ModelProto | None
     provided: Provided
 
-    def place(self, name: str, op_type: str = "") -> graph.Place | None:
+    def place(self, name: str, op_type: str = "") -> graph.LocatedNode | None:
         """The node that a message names."""
         return graph.find(self.model, name, op_type) if self.model is not None else None
 

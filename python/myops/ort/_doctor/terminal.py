@@ -13,13 +13,13 @@ from myops._terminal import line
 from myops._text import for_markup, printable
 
 if TYPE_CHECKING:
-    from myops.ort._doctor.report import Finding, Report
+    from myops.ort._doctor.report import DoctorReport, Finding
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 _MOST_NODES = 8  # of one finding, and of the table, that are shown in the terminal
 
 
-def show(report: Report, console: Console, rest: str = "to_dict() has them") -> None:
+def show(report: DoctorReport, console: Console, rest: str = "to_dict() has them") -> None:
     """Prints the verdict, the findings and the facts.
 
     Args:
@@ -35,14 +35,14 @@ def show(report: Report, console: Console, rest: str = "to_dict() has them") -> 
     _show_nodes(report, console, rest)
 
 
-def fragment(report: Report) -> str:
+def fragment(report: DoctorReport) -> str:
     """The same for a notebook."""
     from myops import _pages
 
     return _pages.fragment("doctor.html", report=report, groups=fact_groups(report), most=500)
 
 
-def fact_groups(report: Report) -> list[list[tuple[str, Any]]]:
+def fact_groups(report: DoctorReport) -> list[list[tuple[str, Any]]]:
     """Names and values: of the environment or the model, then of each library."""
     first = _environment(report.environment) if report.model is None else _model(report)
     return [first, *_libraries(report)]
@@ -103,7 +103,7 @@ def _environment(facts: dict[str, Any]) -> list[tuple[str, Any]]:
     ]  # fmt: skip
 
 
-def _model(report: Report) -> list[tuple[str, Any]]:
+def _model(report: DoctorReport) -> list[tuple[str, Any]]:
     facts = report.model or {}
     opsets = ", ".join(f"{name} {version}" for name, version in facts["opsets"].items())
     custom = ", ".join(f"{count} {name}" for name, count in facts["custom_nodes"].items())
@@ -121,7 +121,7 @@ def _model(report: Report) -> list[tuple[str, Any]]:
     ]  # fmt: skip
 
 
-def _inputs(report: Report) -> list[str]:
+def _inputs(report: DoctorReport) -> list[str]:
     """The inputs with which the model ran, and which parts of them were invented."""
     return [
         f"{name} {item['dtype']}{item['shape']}"
@@ -130,7 +130,7 @@ def _inputs(report: Report) -> list[str]:
     ]
 
 
-def _libraries(report: Report) -> list[list[tuple[str, Any]]]:
+def _libraries(report: DoctorReport) -> list[list[tuple[str, Any]]]:
     groups: list[list[tuple[str, Any]]] = []
     for item in report.libraries:
         state = "" if item.loads else "does not load"
@@ -146,7 +146,7 @@ def _libraries(report: Report) -> list[list[tuple[str, Any]]]:
     return groups
 
 
-def _show_nodes(report: Report, console: Console, rest: str) -> None:
+def _show_nodes(report: DoctorReport, console: Console, rest: str) -> None:
     if not report.nodes:
         return
     table = Table(title="What runs", title_justify="left", box=None, pad_edge=False)

@@ -13,7 +13,7 @@ import onnx
 from myops.ort._doctor import feeds, graph, nodes, process
 from myops.ort._doctor.graph import Provided
 from myops.ort._doctor.messages import explain
-from myops.ort._doctor.report import ERROR, WARNING, Finding, Report
+from myops.ort._doctor.report import ERROR, WARNING, DoctorReport, Finding
 from myops.ort._doctor.rules import MessageContext
 
 _SECONDS = 60.0  # seconds for trying inputs
@@ -25,7 +25,7 @@ class SessionTrial:
 
     def __init__(
         self,
-        report: Report,
+        report: DoctorReport,
         provided: Provided,
         libraries: list[str],
         providers: list[str],
@@ -38,7 +38,7 @@ class SessionTrial:
         self.providers = providers
         self.advance = advance
 
-    def session(self, path: str, **more: Any) -> process.Outcome:
+    def session(self, path: str, **more: Any) -> process.ChildOutcome:
         """Loads a model in a process of its own; `more` goes into the request."""
         request = {
             "kind": "session", "model": path, "providers": self.providers, "optimise": True,
@@ -49,7 +49,7 @@ class SessionTrial:
 
     def load(
         self, proto: onnx.ModelProto, path: str, folder: Path, invention: feeds.Invention | None
-    ) -> process.Outcome:
+    ) -> process.ChildOutcome:
         """Loads the model, runs it when there are inputs, and adds findings on what happens.
 
         Args:
@@ -94,7 +94,7 @@ class SessionTrial:
         available = self.report.environment["providers"]
         self.report.add(*nodes.providers(proto, self.providers, loaded, available))
 
-    def _crashed(self, outcome: process.Outcome) -> None:
+    def _crashed(self, outcome: process.ChildOutcome) -> None:
         doing = {"register": "registering a library", "load": "loading the model",
                  "run": "running the model", "loaded": "running the model"}  # fmt: skip
         self.report.add(Finding(

@@ -10,7 +10,7 @@ import onnx
 from myops import _description, _libraries, _shape_rule
 from myops._names import near_misses
 from myops.ort._doctor import graph
-from myops.ort._doctor.graph import Place, Provided
+from myops.ort._doctor.graph import LocatedNode, Provided
 from myops.ort._doctor.report import ERROR, WARNING, Finding
 
 
@@ -35,7 +35,7 @@ def _undefined_values(model: onnx.ModelProto) -> Iterator[Finding]:
         for node in body.node:
             for name in node.input:
                 if name and name not in here:
-                    label = Place(node, "", {}).label
+                    label = LocatedNode(node, "", {}).label
                     missing.setdefault(name, []).append(label)
             for _, inner in graph.inner_graphs(node):
                 visit(inner, here)
@@ -76,7 +76,7 @@ def _inputs_left_out(model: onnx.ModelProto, provided: Provided) -> Iterator[Fin
                 )  # fmt: skip
 
 
-def input_name(place: Place, number: int) -> str:
+def input_name(place: LocatedNode, number: int) -> str:
     """The name of an input in our descriptions, or else its number."""
     info = _libraries.op_of(place.node)
     if info is not None and number < len(info.inputs):
@@ -128,7 +128,7 @@ def _scopes(model: onnx.ModelProto) -> list[Any]:
         return []
 
 
-def dtypes(model: onnx.ModelProto, place: Place) -> list[str]:
+def dtypes(model: onnx.ModelProto, place: LocatedNode) -> list[str]:
     """The dtypes of a node's inputs, as far as they are known."""
     for scope in _scopes(model):
         for node in scope.graph.node:
@@ -152,7 +152,7 @@ def _dtypes(model: onnx.ModelProto, provided: Provided) -> Iterator[Finding]:
             shown = onnx.NodeProto()
             shown.CopyFrom(node)
             shown.domain = node.domain.removeprefix(_ASIDE)
-            place = Place(shown, "", {})
+            place = LocatedNode(shown, "", {})
             kernels = provided.custom.get(place.domain, {}).get(node.op_type)
             if not kernels:
                 continue
@@ -161,7 +161,7 @@ def _dtypes(model: onnx.ModelProto, provided: Provided) -> Iterator[Finding]:
             yield from wrong or _refused(place, scope)
 
 
-def _refused(place: Place, scope: Any) -> Iterator[Finding]:
+def _refused(place: LocatedNode, scope: Any) -> Iterator[Finding]:
     """What the kernel of one of our ops would say of the shapes and attributes that are known."""
     from myops.onnx.lowering import site_of
 
@@ -189,7 +189,7 @@ def _refused(place: Place, scope: Any) -> Iterator[Finding]:
 
 
 def _dtype(
-    place: Place, dtypes: list[str | None], kernels: list[dict[str, Any]], has_body: bool
+    place: LocatedNode, dtypes: list[str | None], kernels: list[dict[str, Any]], has_body: bool
 ) -> Iterator[Finding]:
     def fits(kernel: dict[str, Any]) -> bool:
         kinds = kernel["inputs"]

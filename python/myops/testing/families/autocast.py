@@ -10,7 +10,7 @@ import torch
 
 from myops.testing import variations
 from myops.testing.bits import arrays_of
-from myops.testing.calls import Outcome
+from myops.testing.calls import CallOutcome
 from myops.testing.cases import Case, copy_of
 from myops.testing.trial import Trial
 
@@ -72,12 +72,12 @@ def _compare(trial: Trial, label: str, case: Case, dtype: torch.dtype) -> None:
     cast = _as_promised(trial, case, dtype)
     if not variations.accepts(function, cast):
         return
-    expected = Outcome(arrays_of(function(*cast.args, **cast.kwargs)))
+    expected = CallOutcome(arrays_of(function(*cast.args, **cast.kwargs)))
     torch._dynamo.reset()
     compiled: Any = torch.compile(function, fullgraph=True, backend=trial.settings.backend)
     for who, run in (("torch", function), ("torch.compile", compiled)):
         with torch.autocast("cpu", dtype):
-            outcome = Outcome(arrays_of(run(*case.args, **case.kwargs)))
+            outcome = CallOutcome(arrays_of(run(*case.args, **case.kwargs)))
         trial.compare_bits(label, who, outcome, expected, _CAUSE)
         if trial.settings.gradients:
             _gradients(trial, f"{label}, {who}", run, case, cast, dtype)

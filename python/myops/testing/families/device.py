@@ -11,7 +11,7 @@ import torch
 
 from myops.testing import variations
 from myops.testing.bits import different_bits, given_of, to_numpy, too_far
-from myops.testing.calls import Outcome, refusal
+from myops.testing.calls import CallOutcome, refusal
 from myops.testing.cases import Case
 from myops.testing.families.gradients import leaves_of
 from myops.testing.trial import Trial
@@ -85,7 +85,7 @@ def moved(item: torch.Tensor, device: str) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class _Outcome(Outcome):
+class _Outcome(CallOutcome):
     strides: list[tuple[int, ...]] = field(default_factory=list)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from myops.testing import variations
-from myops.testing.calls import Outcome
+from myops.testing.calls import CallOutcome
 from myops.testing.cases import Case
 from myops.testing.families.shapes import run_fake
 from myops.testing.trial import Trial
@@ -61,7 +61,7 @@ def errors(trial: Trial) -> None:
         _compare_fake(trial, label, case, run.result)
 
 
-def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> None:
+def _compare_fake(trial: Trial, label: str, case: Case, expected: CallOutcome) -> None:
     """Compares the refusal of the fake kernel, which torch.compile and torch.export show."""
     fake = run_fake(trial.tested, case)
     if not expected.refused:
@@ -87,7 +87,7 @@ def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> No
         )
 
 
-def _numbers_decide(trial: Trial, case: Case, expected: Outcome) -> bool:
+def _numbers_decide(trial: Trial, case: Case, expected: CallOutcome) -> bool:
     """Whether the op accepts the call with zeros instead of all numbers, or refuses it with another
     text."""
     zeros = case.having([torch.zeros_like(tensor) for tensor in case.tensors])
@@ -118,7 +118,7 @@ def _wrong_calls(trial: Trial) -> Iterator[tuple[str, Case]]:
         if tensor.dim() and tensor.shape[0]:
             yield f"{labels[place]} of rank {tensor.dim() - 1}", case.changed(place, tensor[0])
         for axis in range(tensor.dim()):
-            alone = variations.Axes(((place, axis),), tensor.shape[axis], "")
+            alone = variations.LinkedAxes(((place, axis),), tensor.shape[axis], "")
             longer = alone.at(case, tensor.shape[axis] + 1)
             yield f"axis {axis} of {labels[place]} one longer", longer
         other = _other_dtype(tensor)

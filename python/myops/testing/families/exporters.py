@@ -15,7 +15,7 @@ import onnx
 from myops._dtypes import COMPLEX, NARROW_FLOATS
 from myops.onnx.schema import attribute_value
 from myops.testing.bits import BODY_TOLERANCE, too_far
-from myops.testing.calls import Call, Outcome, refusal
+from myops.testing.calls import CallOutcome, OpCall, refusal
 from myops.testing.cases import Case
 from myops.testing.families.programs import (
     dynamic_axes,
@@ -79,7 +79,7 @@ def _export(trial: Trial, exporter: str) -> None:
         _sessions_agree(trial, model)
 
 
-def _refused_by_name(trial: Trial, text: str, call: Call) -> None:
+def _refused_by_name(trial: Trial, text: str, call: OpCall) -> None:
     """Checks that a dtype that ONNX Runtime lacks is refused with a text that names it."""
     names = {str(array.dtype) for array in call.inputs if array is not None} & {*COMPLEX}
     trial.tally.ran += 1
@@ -90,7 +90,7 @@ def _refused_by_name(trial: Trial, text: str, call: Call) -> None:
         )  # fmt: skip
 
 
-def _node_is_right(trial: Trial, exporter: str, model: onnx.ModelProto, call: Call) -> bool:
+def _node_is_right(trial: Trial, exporter: str, model: onnx.ModelProto, call: OpCall) -> bool:
     """Checks that the graph has the op's node, with the attributes of the call in torch."""
     info = trial.tested.info
     nodes = [
@@ -172,7 +172,7 @@ def _sessions_agree(trial: Trial, model: onnx.ModelProto) -> None:
 _NO_ARRAY = "No corresponding Numpy type for Tensor Type"
 
 
-def _as_expected(results: Sequence[np.ndarray], expected: Outcome) -> list[np.ndarray]:
+def _as_expected(results: Sequence[np.ndarray], expected: CallOutcome) -> list[np.ndarray]:
     """Converts outputs whose float dtype NumPy lacks: ONNX Runtime returns their bits as
     integers."""
     wanted = [array.dtype for array in expected.outputs] + [None] * len(results)
@@ -199,9 +199,9 @@ def _compare(trial: Trial, label: str, who: str, session: Any, case: Case) -> No
         if name in given
     }
     try:
-        outcome = Outcome(_as_expected(session.run(None, feeds), expected))
+        outcome = CallOutcome(_as_expected(session.run(None, feeds), expected))
     except Exception as error:  # of ONNX Runtime
-        outcome = Outcome([], refusal(error))
+        outcome = CallOutcome([], refusal(error))
     narrow = {array.dtype.name for array in expected.outputs} & set(NARROW_FLOATS)
     if narrow and _NO_ARRAY in outcome.refusal:
         trial.tally.note(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from myops.testing import variations
-from myops.testing.calls import Call
+from myops.testing.calls import OpCall
 from myops.testing.trial import Trial
 
 _CAUSE = (
@@ -30,7 +30,7 @@ def layouts(trial: Trial) -> None:
     call = trial.call()
     expected_numpy = trial.runtimes.numpy(call)
     for label, change in _NUMPY_LAYOUTS.items():
-        changed = Call([None if a is None else change(a) for a in call.inputs], call.attributes)
+        changed = OpCall([None if a is None else change(a) for a in call.inputs], call.attributes)
         trial.compare_bits(label, "NumPy", trial.runtimes.numpy(changed), expected_numpy, _CAUSE)
 
 

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from myops.testing import variations
 from myops.testing.bits import arrays_of, given_of
-from myops.testing.calls import Outcome, refusal
+from myops.testing.calls import CallOutcome, refusal
 from myops.testing.cases import Case, copy_of
 from myops.testing.families.gradients import backward_calls, leaves_of
 from myops.testing.op_under_test import DispatcherCalls, Seen
@@ -188,7 +188,7 @@ def compiled(trial: Trial) -> None:
             break
         expected_case, expected_leaves = leaves_of(case, places)
         expected = module.call(expected_case.tensors)
-        outcome, wanted = Outcome(arrays_of(result)), Outcome(arrays_of(expected))
+        outcome, wanted = CallOutcome(arrays_of(result)), CallOutcome(arrays_of(expected))
         trial.compare_bits(label, "torch.compile", outcome, wanted, _EAGER_CAUSE)
         compare_gradients(trial, label, "torch.compile", result, leaves, expected, expected_leaves)
     torch._dynamo.reset()
@@ -262,11 +262,11 @@ def exported(trial: Trial) -> None:
     _expected_sizes(trial, program)
     run = program.module()
     for label, case in [("", trial.case), *other_lengths(trial)]:
-        expected = Outcome(arrays_of(module.call(case.tensors)))
+        expected = CallOutcome(arrays_of(module.call(case.tensors)))
         try:
-            outcome = Outcome(arrays_of(run(*case.tensors)))
+            outcome = CallOutcome(arrays_of(run(*case.tensors)))
         except Exception as error:  # of a guard, or of the op
-            outcome = Outcome([], head(refusal(error)))
+            outcome = CallOutcome([], head(refusal(error)))
         trial.compare_bits(label, "the exported program", outcome, expected, _COMPILE_CAUSE)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from myops.testing import variations
 from myops.testing.bits import arrays_of, given_of
-from myops.testing.calls import Call, Outcome, refusal
+from myops.testing.calls import CallOutcome, OpCall, refusal
 from myops.testing.cases import copy_of
 from myops.testing.runtimes import HOSTED
 from myops.testing.trial import Trial
@@ -36,8 +36,8 @@ def _inputs_stay(trial: Trial) -> None:
         trial.compare_bits(
             "",
             f"{label} after the call",
-            Outcome(arrays_of(new)),
-            Outcome(arrays_of(old)),
+            CallOutcome(arrays_of(new)),
+            CallOutcome(arrays_of(old)),
             "the kernel writes into an input. An op changes nothing but its outputs: copy first",
         )
     call = trial.call()
@@ -49,8 +49,8 @@ def _inputs_stay(trial: Trial) -> None:
             trial.compare_bits(
                 "",
                 f"{item.name} after the call in NumPy",
-                Outcome([after]),
-                Outcome([array]),
+                CallOutcome([after]),
+                CallOutcome([array]),
                 "the kernel writes into an input",
             )
 
@@ -79,7 +79,7 @@ def _calls_are_alone(trial: Trial) -> None:
             trial.check_reference("other numbers after the case", case, trial.run(case))
     for who, runtime in runtimes.items():
 
-        def run(call: Any, case: Any, who: str = who, runtime: Any = runtime) -> Outcome:
+        def run(call: Any, case: Any, who: str = who, runtime: Any = runtime) -> CallOutcome:
             return trial.run(case).inner if who == "torch" else runtime(call)
 
         first = run(call, trial.case)
@@ -148,8 +148,8 @@ def _own_memory(trial: Trial) -> None:
     trial.compare_bits(
         "the first result, after other calls",
         "torch",
-        Outcome(arrays_of(results)),
-        Outcome(kept),
+        CallOutcome(arrays_of(results)),
+        CallOutcome(kept),
         "two calls write into the same memory: a static buffer that is returned",
     )
 
@@ -163,13 +163,13 @@ def _changed_in_place(trial: Trial) -> None:
             item.requires_grad_(gradient)
         for changed in [*floats, None]:
             for _ in range(3):
-                found = Outcome(arrays_of(trial.tested.function(*given.args, **given.kwargs)))
+                found = CallOutcome(arrays_of(trial.tested.function(*given.args, **given.kwargs)))
             fresh = given.copied()
             trial.compare_bits(
                 "called three times, after a tensor was changed in place",
                 "torch",
                 found,
-                Outcome(arrays_of(trial.tested.function(*fresh.args, **fresh.kwargs))),
+                CallOutcome(arrays_of(trial.tested.function(*fresh.args, **fresh.kwargs))),
                 "the op keeps what it computed from a tensor, and does not see that the tensor "
                 "has changed",
             )
@@ -188,15 +188,15 @@ def _random(trial: Trial) -> None:
     call = trial.call()
     first = trial.runtimes.numpy(call)
     seed = int(call.attributes["seed"] if call.inputs[-1] is None else call.inputs[-1][0])
-    by_key = Call([*call.inputs[:-1], np.array([seed])], {**call.attributes, "seed": 0})
-    by_seed = Call([*call.inputs[:-1], None], {**call.attributes, "seed": seed})
+    by_key = OpCall([*call.inputs[:-1], np.array([seed])], {**call.attributes, "seed": 0})
+    by_seed = OpCall([*call.inputs[:-1], None], {**call.attributes, "seed": seed})
     for label, same in (("the seed as a key", by_key), ("the key as a seed", by_seed)):
         for who, runtime in trial.runtimes.bit_for_bit().items():
             trial.compare_bits(
                 label, who, runtime(same), first,
                 "the kernel takes its random numbers from elsewhere than KernelContext::seed()",
             )  # fmt: skip
-    others = [Call([*call.inputs[:-1], None], {**call.attributes, "seed": seed ^ n})
+    others = [OpCall([*call.inputs[:-1], None], {**call.attributes, "seed": seed ^ n})
               for n in (1, 2, 2**31, 2**32, 2**62)]  # fmt: skip
     outcomes = [first, *(trial.runtimes.numpy(other) for other in others)]
     texts = {b"".join(array.tobytes() for array in item.outputs) for item in outcomes}

@@ -17,7 +17,7 @@ from myops import _shape_rule
 from myops._description import DecidedLength
 from myops.testing import variations
 from myops.testing.bits import given_of
-from myops.testing.calls import Call, refusal
+from myops.testing.calls import OpCall, refusal
 from myops.testing.cases import Case
 from myops.testing.models import node_model, output_dtypes
 from myops.testing.op_under_test import OpUnderTest
@@ -258,7 +258,7 @@ def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> No
                     )
 
 
-def _decided(trial: Trial, call: Call) -> list[list[int]]:
+def _decided(trial: Trial, call: OpCall) -> list[list[int]]:
     """For each output that the call computes, the axes whose lengths the data decides."""
     info = trial.tested.info
     dtypes = [None if array is None else str(array.dtype) for array in call.inputs]
@@ -292,7 +292,7 @@ def _named(
     return True
 
 
-def _names(trial: Trial, case: Case, call: Call) -> list[list[Any] | None]:
+def _names(trial: Trial, case: Case, call: OpCall) -> list[list[Any] | None]:
     """One name for each set of axes that change together, numbers for the others."""
     numbers = variations.input_of_tensors(trial.tested, case)
     dims: list[list[Any] | None] = list(call.shapes)
@@ -304,7 +304,7 @@ def _names(trial: Trial, case: Case, call: Call) -> list[list[Any] | None]:
     return dims
 
 
-def _bound(dims: Sequence[list[Any] | None], call: Call) -> dict[str, int]:
+def _bound(dims: Sequence[list[Any] | None], call: OpCall) -> dict[str, int]:
     """The length of each name."""
     found: dict[str, int] = {}
     for lengths, array in zip(dims, call.inputs, strict=True):

@@ -11,7 +11,7 @@ import torch
 
 from myops import _numpy_call
 from myops.testing import variations
-from myops.testing.calls import Call, Outcome, call_arrays, refusal, run_torch
+from myops.testing.calls import CallOutcome, OpCall, call_arrays, refusal, run_torch
 from myops.testing.cases import Case
 from myops.testing.families.gradients import backward_calls
 from myops.testing.op_under_test import describe
@@ -82,9 +82,9 @@ def _backward(trial: Trial, label: str, case: Case) -> None:
         if info is None:
             continue  # not a described kernel, so it has no second runtime
         inputs, attributes = call_arrays(seen)
-        first: Outcome | None = None
+        first: CallOutcome | None = None
         for count in COUNTS:
-            outcome = Outcome(_numpy_call.call(info, inputs, attributes, count))
+            outcome = CallOutcome(_numpy_call.call(info, inputs, attributes, count))
             first = first or outcome
             where = f"{label}, {seen.name}, {count} threads".lstrip(", ")
             trial.compare_bits(where, "NumPy", outcome, first, _CAUSE)
@@ -103,16 +103,16 @@ def sessions(trial: Trial) -> None:
     for note in trial.runtimes.notes():
         trial.tally.note(note)
 
-    def in_sessions(number: int, call: Call, case: Case) -> Outcome:
-        return Outcome(trial.runtimes.run(two[number], call))
+    def in_sessions(number: int, call: OpCall, case: Case) -> CallOutcome:
+        return CallOutcome(trial.runtimes.run(two[number], call))
 
-    def in_one_session(number: int, call: Call, case: Case) -> Outcome:
-        return Outcome(trial.runtimes.run(two[0], call))
+    def in_one_session(number: int, call: OpCall, case: Case) -> CallOutcome:
+        return CallOutcome(trial.runtimes.run(two[0], call))
 
-    def in_torch(number: int, call: Call, case: Case) -> Outcome:
+    def in_torch(number: int, call: OpCall, case: Case) -> CallOutcome:
         return run_torch(trial.tested, case).inner
 
-    ways: dict[str, Callable[[int, Call, Case], Outcome]] = {"torch in two threads": in_torch}
+    ways: dict[str, Callable[[int, OpCall, Case], CallOutcome]] = {"torch in two threads": in_torch}
     lacks = trial.runtimes.host_lacks(calls[0])
     if lacks:
         trial.tally.note(lacks)
@@ -125,7 +125,7 @@ def sessions(trial: Trial) -> None:
         }
     for label, run in ways.items():
 
-        def caller(number: int, run: Any = run) -> list[tuple[Outcome, Outcome]]:
+        def caller(number: int, run: Any = run) -> list[tuple[CallOutcome, CallOutcome]]:
             found = []
             for step in range(_RUNS):
                 place = (number + step) % len(calls)

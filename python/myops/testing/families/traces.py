@@ -8,7 +8,7 @@ import warnings
 import torch
 
 from myops.testing.bits import arrays_of
-from myops.testing.calls import Outcome, refusal
+from myops.testing.calls import CallOutcome, refusal
 from myops.testing.families.gradients import leaves_of
 from myops.testing.families.programs import compare_gradients, head, module_of, other_lengths
 from myops.testing.trial import Trial
@@ -63,7 +63,7 @@ def traced(trial: Trial) -> None:
         except Exception as error:  # of torch.jit, of the op
             trial.tally.fail(label, head(refusal(error)), "a result", _TRACE_CAUSE)
             continue
-        outcome, wanted = Outcome(arrays_of(result)), Outcome(arrays_of(expected))
+        outcome, wanted = CallOutcome(arrays_of(result)), CallOutcome(arrays_of(expected))
         trial.compare_bits(label, "torch.jit.trace", outcome, wanted, _TRACE_CAUSE)
         compare_gradients(
             trial, label, "torch.jit.trace", result, leaves, expected, expected_leaves

@@ -18,7 +18,7 @@ from myops import _libraries, _numpy_call
 from myops._description import OpInfo
 from myops.testing import variations
 from myops.testing.bits import arrays_of, given_of, to_numpy, to_torch, too_far
-from myops.testing.calls import Outcome, refusal
+from myops.testing.calls import CallOutcome, refusal
 from myops.testing.cases import Case
 from myops.testing.families.programs import Module, input_names, module_of
 from myops.testing.runtimes import session_options
@@ -88,14 +88,14 @@ def writes(trial: Trial) -> None:
     _told(trial)
     for who, run in _programs(trial).items():
         try:
-            outcome = Outcome(arrays_of(run(trial.case.copied().tensors)))
+            outcome = CallOutcome(arrays_of(run(trial.case.copied().tensors)))
         except Exception as error:  # of torch, of the op
-            outcome = Outcome([], refusal(error))
+            outcome = CallOutcome([], refusal(error))
         trial.compare_bits("", who, outcome, expected, _TORCH_CAUSE)
     _exported(trial, expected)
 
 
-def _axes(trial: Trial) -> list[variations.Axes]:
+def _axes(trial: Trial) -> list[variations.LinkedAxes]:
     trial.case = trial.case.copied()  # the calls that find axes write into it
     return trial.axes
 
@@ -104,16 +104,18 @@ def _dtypes(trial: Trial) -> list[tuple[str, str, Case]]:
     return list(variations.dtypes(trial.tested, trial.case.copied()))
 
 
-def _without_writes(trial: Trial, case: Case) -> Outcome:
+def _without_writes(trial: Trial, case: Case) -> CallOutcome:
     """The outcome of the same call of the op without writes."""
     functional = functional_of(trial.tested.info)
     packet = getattr(getattr(torch.ops, functional.namespace), functional.name)
     wanted = functional.present(case.args, case.kwargs)  # empty tensors stand for the others
     try:
         arrays = arrays_of(packet(*case.args, **case.kwargs))
-        return Outcome([array for array, given in zip(arrays, wanted, strict=True) if given])
+        return CallOutcome([array for array, given in zip(arrays, wanted, strict=True) if given])
     except Exception as error:  # of the op
-        return Outcome([], refusal(error).replace(f"{functional.name}: ", f"{trial.tested.name}: "))
+        return CallOutcome(
+            [], refusal(error).replace(f"{functional.name}: ", f"{trial.tested.name}: ")
+        )
 
 
 def _eager(trial: Trial, label: str, case: Case, places: list[int]) -> None:
@@ -124,10 +126,10 @@ def _eager(trial: Trial, label: str, case: Case, places: list[int]) -> None:
     try:
         result = trial.tested.function(*given.args, **given.kwargs)
     except Exception as error:  # of the op
-        trial.compare_bits(label, "torch", Outcome([], refusal(error)), expected, _CAUSE)
+        trial.compare_bits(label, "torch", CallOutcome([], refusal(error)), expected, _CAUSE)
         return
     written = [given.tensors[place] for place in places]
-    outcome = Outcome(arrays_of((*written, *given_of(result))))
+    outcome = CallOutcome(arrays_of((*written, *given_of(result))))
     trial.compare_bits(label, "torch", outcome, expected, _CAUSE)
     for place, (tensor, old, version) in enumerate(
         zip(given.tensors, before, versions, strict=True)
@@ -140,8 +142,8 @@ def _eager(trial: Trial, label: str, case: Case, places: list[int]) -> None:
             )  # fmt: skip
         if place not in places:
             trial.compare_bits(
-                label, given.labels()[place], Outcome(arrays_of(tensor)), Outcome(arrays_of(old)),
-                _CAUSE,
+                label, given.labels()[place],
+                CallOutcome(arrays_of(tensor)), CallOutcome(arrays_of(old)), _CAUSE,
             )  # fmt: skip
     if label or trial.settings.reference is None:
         return
@@ -171,7 +173,7 @@ def _numpy(trial: Trial, places: list[int]) -> None:
         attributes = {k: v for k, v in trial.case.kwargs.items() if not isinstance(v, torch.Tensor)}
         results = _numpy_call.call(trial.tested.info, inputs, attributes)
         written = [inputs[numbers[place]] for place in places]  # type: ignore[index]
-        outcome = Outcome(arrays_of([*written, *given_of(results)]))
+        outcome = CallOutcome(arrays_of([*written, *given_of(results)]))
         trial.compare_bits(label, "NumPy", outcome, expected, _CAUSE)
 
 
@@ -221,7 +223,7 @@ def _decomposed(trial: Trial) -> torch.export.ExportedProgram:
     return torch.export.export(module_of(trial, Writer), tensors).run_decompositions({})
 
 
-def _exported(trial: Trial, expected: Outcome) -> None:
+def _exported(trial: Trial, expected: CallOutcome) -> None:
     """Checks the export to ONNX: the node of the op without writes, and torch's bits in ONNX
     Runtime."""
     functional = functional_of(trial.tested.info)
@@ -243,9 +245,9 @@ def _exported(trial: Trial, expected: Outcome) -> None:
             onnx.save(model, path)
             session = trial.tested.native_session(onnx.load(path), session_options())
             feeds = {n: to_numpy(t) for n, t in zip(names, trial.case.tensors, strict=True)}
-            outcome = Outcome(session.run(None, feeds))
+            outcome = CallOutcome(session.run(None, feeds))
         except Exception as error:  # of torch, of ONNX Runtime
-            outcome = Outcome([], refusal(error))
+            outcome = CallOutcome([], refusal(error))
     trial.compare_bits("", "ONNX Runtime", outcome, expected, _TORCH_CAUSE)
     try:
         trial.tested.export(module_of(trial, Writer), tuple(trial.case.copied().tensors),
