@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "channels_last.h"
 #include "checking.h"
 #include "deform_conv2d/conv_shape.h"
 #include "deform_conv2d/kernels.h"
@@ -194,23 +195,6 @@ std::vector<BFloat16> expected(const Case& c, const Data& data, bool rounds) {
   return result;
 }
 
-// Numbers of `channels` planes in the layout of the case.
-std::vector<BFloat16> laid_out(const Case& c, int64_t channels,
-                               const std::vector<BFloat16>& planes) {
-  if (c.layout == Layout::Contiguous) return planes;
-  std::vector<BFloat16> last(planes.size());
-  const int64_t area = c.height * c.width;
-  for (int64_t n = 0; n < c.batch; ++n) {
-    for (int64_t ch = 0; ch < channels; ++ch) {
-      for (int64_t p = 0; p < area; ++p) {
-        last[static_cast<size_t>((n * area + p) * channels + ch)] =
-            planes[static_cast<size_t>((n * channels + ch) * area + p)];
-      }
-    }
-  }
-  return last;
-}
-
 // NaN equals NaN; 0 has no sign.
 bool equal(BFloat16 a, BFloat16 b) {
   const auto x = static_cast<float>(a), y = static_cast<float>(b);
@@ -221,7 +205,7 @@ void test_case(const Case& c, size_t number, Numbers numbers, Data& data, const 
                const std::vector<BFloat16>& wanted) {
   Op op = *find_op("deform_conv2d");
   op.compute = set.compute;
-  std::vector<BFloat16> X = laid_out(c, c.channels, data.X);
+  std::vector<BFloat16> X = laid_out(data.X, c.batch, c.channels, c.height * c.width, c.layout);
   Attributes attributes(op.attributes);
   const int64_t pad = c.kernel / 2, rest = c.kernel - 1 - pad;
   for (size_t i = 0; i < op.attributes.size(); ++i) {
@@ -309,7 +293,8 @@ int main() {
     for (const Numbers numbers : {Numbers::Exact, Numbers::Rounded, Numbers::Strange}) {
       Data data(c, numbers, static_cast<unsigned>(number) + 1);
       const auto wanted = [&](bool rounds) {
-        return laid_out(c, c.outputs, expected(c, data, rounds));
+        return laid_out(expected(c, data, rounds), c.batch, c.outputs, c.height * c.width,
+                        c.layout);
       };
       const std::vector<BFloat16> rounded = wanted(true), unrounded = wanted(false);
       for (const Set& set : sets()) {

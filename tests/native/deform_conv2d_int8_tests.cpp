@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "channels_last.h"
 #include "checking.h"
 #include "deform_conv2d_int8/kernels.h"
 #include "guarded_runtime.h"
@@ -183,28 +184,11 @@ std::vector<float> expected(const Case& c, const Data& data) {
   return result;
 }
 
-// Numbers of `channels` planes in the layout of the case.
-template <class T>
-std::vector<T> laid_out(const Case& c, int64_t channels, const std::vector<T>& planes) {
-  if (c.layout == Layout::Contiguous) return planes;
-  std::vector<T> last(planes.size());
-  const int64_t area = c.height * c.width;
-  for (int64_t n = 0; n < c.batch; ++n) {
-    for (int64_t ch = 0; ch < channels; ++ch) {
-      for (int64_t p = 0; p < area; ++p) {
-        last[static_cast<size_t>((n * area + p) * channels + ch)] =
-            planes[static_cast<size_t>((n * channels + ch) * area + p)];
-      }
-    }
-  }
-  return last;
-}
-
 void test_case(const Case& c, size_t number, const Set& set) {
   Op op = *find_op("deform_conv2d_int8");
   op.compute = set.compute;
   Data data(c, static_cast<unsigned>(number) + 1);
-  std::vector<uint8_t> X = laid_out(c, c.channels, data.X);
+  std::vector<uint8_t> X = laid_out(data.X, c.batch, c.channels, c.height * c.width, c.layout);
   Attributes attributes(op.attributes);
   const int64_t pad = c.kernel / 2, rest = c.kernel - 1 - pad;
   for (size_t i = 0; i < op.attributes.size(); ++i) {
@@ -232,7 +216,8 @@ void test_case(const Case& c, size_t number, const Set& set) {
   Tensors constants(inputs.size());
   constants[3] = inputs[3];
   const Prepared prepared = set.prepare(PrepareContext(op, constants, attributes));
-  const std::vector<float> wanted = laid_out(c, c.outputs, expected(used, data));
+  const std::vector<float> wanted =
+      laid_out(expected(used, data), c.batch, c.outputs, c.height * c.width, c.layout);
   for (const Order order : {Order::Forward, Order::Backward, Order::Threads}) {
     for (const void* packed : {static_cast<const void*>(nullptr), prepared.get()}) {
       TestRuntime runtime(order);

@@ -15,12 +15,12 @@ TOLERANCES = {"float64": 1e-10, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e
 # Kernels for X, offset and mask, and for W. batch, channels, outputs, kernel, stride, padding,
 # dilation, groups, offset groups, mask, bias; size of the image.
 KERNELS = [
-    ("side_by_side", "with_data_gradient",
+    # Many offset groups.
+    ("whole_images", "with_data_gradient",
      (2, 80, 5, (3, 2), (1, 1), (1, 0), (1, 1), 1, 8, True, False), (9, 11)),
-    # 164 outputs of 1,000 pixels would not fit a tile, which is made smaller.
-    ("side_by_side", "with_data_gradient",
+    ("whole_images", "with_data_gradient",
      (1, 80, 164, (2, 1), (1, 1), (0, 0), (1, 1), 2, 8, True, False), (33, 40)),
-    ("side_by_side", "groups_together",
+    ("whole_images", "jobs",
      (2, 80, 300, (1, 1), (1, 1), (0, 0), (1, 1), 1, 8, True, False), (5, 7)),
     ("whole_images", "with_data_gradient",
      (2, 30, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 3, True, False), (9, 11)),

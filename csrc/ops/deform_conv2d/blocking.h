@@ -38,7 +38,6 @@ inline constexpr int64_t kFewChannels =
     8;  // of an offset group: windows of half the size, kTransposed applies
 inline constexpr int64_t kShallow = 16;         // channels of an offset group: tiles with long rows
 inline constexpr int64_t kRow = 128;            // pixels of these rows
-inline constexpr int64_t kManyGroups = 8;       // offset groups that share what they read
 inline constexpr int64_t kPrefetchPixels = 48;  // prefetch distance in pixels
 inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, without the tasks' own buffers
 
@@ -56,6 +55,7 @@ inline constexpr int64_t kFactorSamples = sizeof(Factors<T>) / sizeof(Sample<T>)
 struct Range {
   int64_t first, last;
   int64_t count() const { return last - first; }
+  bool operator==(const Range& other) const { return first == other.first && last == other.last; }
 };
 
 inline constexpr int64_t round_up(int64_t value, int64_t to) { return panels(value, to) * to; }
@@ -110,14 +110,10 @@ struct Blocking {
     return blocking;
   }
 
-  // Pixels of a tile of gradients. If many offset groups share the gradient of Y of a tile, that
-  // gradient has to fit the cache for all outputs.
+  // Pixels of a tile of gradients.
   template <class A>
-  int64_t gradient_pixels(const ConvShape& conv) const {
-    const int64_t most = std::min(kPixels<A>, kEntries<A> / taps);
-    if (conv.offset_groups < kManyGroups) return most;
-    constexpr int64_t least = 1024 / sizeof(A);
-    return std::clamp(kSums<A> / conv.outputs - 2 * kLanes<A>, std::min(least, most), most);
+  int64_t gradient_pixels() const {
+    return std::min(kPixels<A>, kEntries<A> / taps);
   }
 
   // Pixels of a tile with `outputs` sums each: at least `least` if memory allows, and few enough
@@ -153,29 +149,29 @@ class Buffer {
 
 // Objects with scratch memory that tasks use one after another; there are as many as tasks that run
 // at the same time.
-template <class Worker>
+template <class Object>
 class Pool {
  public:
   template <class Make>
-  std::unique_ptr<Worker> take(const Make& make) {
+  std::unique_ptr<Object> take(const Make& make) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (!free_.empty()) {
-        std::unique_ptr<Worker> worker = std::move(free_.back());
+        std::unique_ptr<Object> object = std::move(free_.back());
         free_.pop_back();
-        return worker;
+        return object;
       }
     }
-    return std::unique_ptr<Worker>(new Worker(make()));
+    return std::unique_ptr<Object>(new Object(make()));
   }
-  void give_back(std::unique_ptr<Worker> worker) {
+  void give_back(std::unique_ptr<Object> object) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    free_.push_back(std::move(worker));
+    free_.push_back(std::move(object));
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Worker>> free_;
+  std::vector<std::unique_ptr<Object>> free_;
 };
 
 // A rectangle of output pixels of one image; pixel (row, column) has index row * columns + column.
@@ -195,8 +191,7 @@ class Tiling {
     int64_t side = 1;
     while (4 * side * side <= pixels) side *= 2;
     // With few channels, most of the memory is that of offsets and masks, which are read in rows;
-    // long
-    // rows are faster.
+    // long rows are faster.
     if (conv.channels_per_offset() <= kShallow) side = std::max<int64_t>(side, kRow);
     columns_ = width_ <= std::max<int64_t>(2 * side, 128) ? width_ : even(width_, side);
     rows_ = even(height_, std::max<int64_t>(pixels / columns_, 1));

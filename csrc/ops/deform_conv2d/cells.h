@@ -10,12 +10,12 @@ namespace myops::deform::MYOPS_ISA {
 inline constexpr int32_t kMissed = std::numeric_limits<int32_t>::min();
 
 template <class V>
-struct Weights {
+struct CornerWeights {
   V at[4];
 };
 
 template <class A>
-inline Weights<A> weights_at(const A* first, int64_t plane) {
+inline CornerWeights<A> weights_at(const A* first, int64_t plane) {
   return {{first[0], first[plane], first[2 * plane], first[3 * plane]}};
 }
 
@@ -25,15 +25,15 @@ struct Point {  // fractions and mask, or the direction (y', x', m')
 };
 
 template <class V>
-inline Weights<V> value_weights(const Point<V>& f) {
+inline CornerWeights<V> value_weights(const Point<V>& f) {
   return {{(1 - f.y) * (1 - f.x), (1 - f.y) * f.x, f.y * (1 - f.x), f.y * f.x}};
 }
 template <class V>
-inline Weights<V> y_weights(const Point<V>& f) {
+inline CornerWeights<V> y_weights(const Point<V>& f) {
   return {{-(1 - f.x), -f.x, 1 - f.x, f.x}};
 }
 template <class V>
-inline Weights<V> x_weights(const Point<V>& f) {
+inline CornerWeights<V> x_weights(const Point<V>& f) {
   return {{-(1 - f.y), 1 - f.y, -f.y, f.y}};
 }
 

@@ -23,13 +23,14 @@ struct Inputs {
 
 // sum_j w_j X_j for one vector of channels.
 template <class V, class A>
-MYOPS_INLINE V blended(const A* const (&corners)[4], const Weights<A>& w, int64_t c) {
+MYOPS_INLINE V blended(const A* const (&corners)[4], const CornerWeights<A>& w, int64_t c) {
   V value = w.at[0] * load_as<V>(corners[0] + c);
   for (int j = 1; j < 4; ++j) value = fma(w.at[j] - V{}, load_as<V>(corners[j] + c), value);
   return value;
 }
 template <bool kAdd, class V, class A, class S>
-MYOPS_INLINE void blend(const A* const (&corners)[4], const Weights<A>& w, int64_t c, S* out) {
+MYOPS_INLINE void blend(const A* const (&corners)[4], const CornerWeights<A>& w, int64_t c,
+                        S* out) {
   V value = blended<V>(corners, w, c);
   if constexpr (kAdd) value += load_as<V>(out + c);
   if constexpr (std::is_same_v<S, A>) {
@@ -41,7 +42,7 @@ MYOPS_INLINE void blend(const A* const (&corners)[4], const Weights<A>& w, int64
 
 // kCount: the number of channels if it is a compile-time constant, or 0.
 template <bool kAdd, int64_t kCount, class A, class S>
-MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const Weights<A>& weights,
+MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const CornerWeights<A>& weights,
                                  int64_t count, S* out) {
   constexpr int64_t L = kLanes<A>;
   const int64_t channels = kCount ? kCount : count;
@@ -67,7 +68,7 @@ void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> win
     const A* w = weights + k * taps.stride();
     S* to = out + (part.first - first) * row + k * channels;
     for (int64_t p = part.first; p < part.last; ++p, to += row) {
-      const Weights<A> at = weights_at(w + p, plane);
+      const CornerWeights<A> at = weights_at(w + p, plane);
       if (index[p] < 0) {  // samples 0, which a mask that is not finite turns into NaN
         const S missed(at.at[0] * 0);
         if constexpr (kAdd) {

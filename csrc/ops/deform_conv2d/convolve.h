@@ -145,15 +145,14 @@ class Convolution {
     const S* weights = own ? packed.get() : prepared;
     const int64_t chunks = weights_.chunks().count(), tiles = tiling_.count();
     if (context_.reports()) report(prepared != nullptr);
-    Pool<Worker> workers;
+    Pool<Buffers> pool;
     context_.parallel_for(conv_.batch * tiles * chunks, 1, [&](int64_t piece, int64_t) {
-      std::unique_ptr<Worker> worker =
-          workers.take([&] { return this->worker(weights == nullptr); });
+      std::unique_ptr<Buffers> own_buffers = pool.take([&] { return buffers(weights == nullptr); });
       const Tile tile = tiling_.at(piece / chunks / tiles, piece / chunks % tiles);
       const int64_t chunk = piece % chunks;
-      run_tile(*worker, tile, weights_.chunks().at(chunk),
+      run_tile(*own_buffers, tile, weights_.chunks().at(chunk),
                weights ? weights + weights_.begin(chunk) : nullptr);
-      workers.give_back(std::move(worker));
+      pool.give_back(std::move(own_buffers));
     });
   }
 
@@ -180,13 +179,13 @@ class Convolution {
                                   : "more than the shared buffer"));
   }
 
-  struct Worker {
+  struct Buffers {  // of one task
     Buffer<A> sums;
     Buffer<S> packed;
     Columns<T> columns;
   };
-  // `packs`: the worker packs weights for itself.
-  Worker worker(bool packs) const {
+  // `packs`: the task packs weights for itself.
+  Buffers buffers(bool packs) const {
     const Blocking blocking(conv_);
     const int64_t outputs = weights_.chunks().longest();
     const int64_t widest = round_up(std::min(outputs, conv_.group_outputs()), kPanel<A>);
@@ -201,7 +200,7 @@ class Convolution {
     const bool alone = conv_.groups == 1 && !conv_.depthwise();
     return alone ? round_up(outputs.count(), kHalf<A>) : outputs.count();
   }
-  void run_tile(Worker& worker, const Tile& tile, const Range& outputs, const S* packed) const;
+  void run_tile(Buffers& buffers, const Tile& tile, const Range& outputs, const S* packed) const;
   void start(const Range& outputs, int64_t pixels, A* sums) const;
   void multiply_block(const Range& taps, const Range& block, const Range& outputs, int64_t pixels,
                       const S* sampled, const S* weights, A* sums) const;
@@ -219,11 +218,11 @@ class Convolution {
 };
 
 template <class T>
-void Convolution<T>::run_tile(Worker& worker, const Tile& tile, const Range& outputs,
+void Convolution<T>::run_tile(Buffers& buffers, const Tile& tile, const Range& outputs,
                               const S* packed) const {
-  Columns<T>& columns = worker.columns;
-  A* const sums = worker.sums.get();
-  S* const own = worker.packed.get();
+  Columns<T>& columns = buffers.columns;
+  A* const sums = buffers.sums.get();
+  S* const own = buffers.packed.get();
   const int64_t sums_row = this->sums_row(outputs);
   start(outputs, tile.pixels(), sums);
   const Range all = channels_for(conv_, outputs);

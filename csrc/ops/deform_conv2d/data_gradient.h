@@ -4,13 +4,12 @@
 // gradient of X. If an offset group has several tasks, each stores its sums of the position
 // gradients in a slot, and the slots are added in order; to bound their number, tiles are then
 // processed band by band. Sums of 16-bit types are stored in the accumulation type, for part of the
-// image at a time. Many offset groups are processed together, tile by tile, because they share the
-// transposed gradient of Y.
+// image at a time.
 #pragma once
 
-#include "scatter.h"
+#include "tile_gradient.h"
 #include "weight_gradient.h"
-#include "write_positions.h"
+#include "write_results.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -46,12 +45,11 @@ class DataGradient {
     if (!kernel_enabled("deform_conv2d.with_data_gradient")) return false;
     const bool positions = offset_ || mask_;
     if (!std::is_same_v<T, A>) return positions && whole_narrow() && weights.takes_images();
-    if (side_by_side()) return (X_ || positions) && weights.takes_samples();
     return positions && weights.takes_images();
   }
   void run(WeightGradient<T>* weights = nullptr) const {
     if (conv_.batch == 0) return;
-    if (X_) clear();
+    if (X_) clear(context_, X_);
     const bool positions = offset_ || mask_;
     const bool narrow = X_ && !std::is_same_v<T, A>;
     const bool held = positions && (whole_narrow() || parts_narrow());  // sums of whole images
@@ -66,14 +64,10 @@ class DataGradient {
       run_image_in_bands(together);
     }
     if (together || (!positions && (!X_ || narrow))) return;
-    if (!held && side_by_side()) {
-      context_.report("side_by_side", what, "many offset groups, each with one block of channels");
-      if (weights) report_samples();
-      run_side_by_side(positions, weights);
-    } else if (!positions || parts_ == 1) {
+    if (!positions || parts_ == 1) {
       context_.report("whole_images", what,
                       positions ? "an offset group has one task" : "no gradient of positions");
-      if (weights) report_samples();
+      if (weights) context_.report("with_data_gradient", "W", "the samples are made already");
       run_whole(positions, weights);
     } else {
       context_.report("bands_of_tiles", what,
@@ -100,11 +94,6 @@ class DataGradient {
     const int64_t last = std::min((part + 1) * each * blocking_.channels, length);
     return {unit / conv_.offset_groups, group, {group * length + first, group * length + last}};
   }
-  bool side_by_side() const {
-    return kernel_enabled("deform_conv2d.side_by_side") && blocks_ == 1 && !conv_.depthwise() &&
-           conv_.offset_groups >= kManyGroups &&
-           GradientTile<T>::fits(conv_.outputs, tiling_.pixels());
-  }
   int64_t units() const { return conv_.batch * conv_.offset_groups; }
   // Whether the sums of 16-bit gradients of X are held for whole images, so that the positions and
   // samples of a tile are computed once: by one task, or by several that share an offset group.
@@ -119,24 +108,19 @@ class DataGradient {
 
   int64_t tile_pixels() const {
     // The double backward stores more for each entry.
-    int64_t most = blocking_.gradient_pixels<A>(conv_);
+    int64_t most = blocking_.gradient_pixels<A>();
     if (inputs_.changes()) most = std::min(most, kEntries<A> / 2 / blocking_.taps);
     if (parts_ == 1 || !(offset_ || mask_)) return most;
     return std::min(most, kSlots<A> / (3 * blocking_.taps * parts_ * width_));
   }
 
-  void report_samples() const {
-    context_.report("with_data_gradient", "W", "the samples are made already");
-  }
-
-  TileGradient<T> worker(bool positions, bool samples = false,
-                         const GradientTile<T>* tile = nullptr) const {
+  TileGradient<T> tile_gradient(bool positions, bool samples = false) const {
     return TileGradient<T>(context_, conv_, inputs_, gradient_, direct_, cross_, tiling_.pixels(),
-                           positions, samples, tile);
+                           positions, samples);
   }
 
   // The gradient of X from channel `first` on, if sums can be accumulated in place.
-  Target<A> target(int64_t image, int64_t first) const {
+  PixelSums<A> target(int64_t image, int64_t first) const {
     if constexpr (std::is_same_v<T, A>) {
       if (X_) {
         return {X_.at(image, first, 0, 0), X_.step[1], X_.step[3], 0, conv_.height * conv_.width};
@@ -164,9 +148,9 @@ class DataGradient {
     work.place(tiling_.at(task.image, tile), task.offset_group, taps);
     const int64_t length = conv_.channels_per_offset();
     for_each_channels(task.channels, [&](const Range& block) {
-      const Target<A> to = image ? Target<A>{image + block.first - task.offset_group * length, 1,
-                                             length, 0, conv_.height * conv_.width}
-                                 : target(task.image, block.first);
+      const PixelSums<A> to = image ? PixelSums<A>{image + block.first - task.offset_group * length,
+                                                   1, length, 0, conv_.height * conv_.width}
+                                    : target(task.image, block.first);
       work.run(block, to, sums, take);
     });
   }
@@ -181,12 +165,9 @@ class DataGradient {
     };
   }
 
-  void clear() const;
-  void run_side_by_side(bool positions, WeightGradient<T>* weights) const;
   void run_whole(bool positions, WeightGradient<T>* weights) const;
   void run_in_bands(bool held) const;
   void run_image_in_bands(bool positions) const;
-  void write_band(const Task& own, int64_t first, int64_t last, const A* sums) const;
   void write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
                        const A* sums) const {
     PositionOutputs<T>{offset_, mask_}.write(conv_, tile, offset_group, taps, sums);
@@ -205,56 +186,6 @@ class DataGradient {
   Tiling tiling_;
 };
 
-template <class T>
-void DataGradient<T>::clear() const {
-  const int64_t plane = conv_.channels * conv_.height * conv_.width;
-  context_.parallel_for(conv_.batch * plane, 1 << 18, [&](int64_t begin, int64_t end) {
-    std::fill(X_.data + begin, X_.data + end, T{});  // outputs are dense in either layout
-  });
-}
-
-// Each task processes one tile for one offset group, with a worker from a pool: only as many
-// workers are needed as tasks run at the same time.
-template <class T>
-void DataGradient<T>::run_side_by_side(bool positions, WeightGradient<T>* weights) const {
-  struct Worker {
-    TileGradient<T> work;
-    Buffer<A> sums;
-  };
-  constexpr int64_t kOutputsEach = 16;
-  const int64_t size = 3 * blocking_.taps * tiling_.pixels(), groups = conv_.offset_groups;
-  const GradientTile<T> gradient(context_, gradient_, conv_.outputs, tiling_.pixels());
-  Pool<Worker> workers;
-  if (weights) weights->start();
-  for_each_taps([&](const Range& taps) {
-    for (int64_t item = 0; item < conv_.batch * tiling_.count(); ++item) {
-      const int64_t image = item / tiling_.count(), index = item % tiling_.count();
-      const Tile tile = tiling_.at(image, index);
-      context_.parallel_for(conv_.outputs, kOutputsEach, [&](int64_t begin, int64_t end) {
-        gradient.read(tile, {begin, end}, begin);
-      });
-      context_.parallel_for(groups, 1, [&](int64_t group, int64_t) {
-        std::unique_ptr<Worker> worker = workers.take([&] {
-          return Worker{this->worker(positions, weights != nullptr, &gradient),
-                        Buffer<A>(context_, positions ? size : 0)};
-        });
-        A* const sums = positions ? worker->sums.get() : nullptr;
-        if (positions) worker->sums.zero(size);
-        typename TileGradient<T>::Take take;
-        if (weights) {
-          take = [&](const Range& strip, const A* sampled, const GradientStrip<T>& of_strip) {
-            weights->add(group, tile, strip, sampled, of_strip);
-          };
-        }
-        add_tile(worker->work, task(image * groups + group, 1), index, taps, sums, take);
-        if (positions) write_positions(tile, group, taps, sums);
-        workers.give_back(std::move(worker));
-      });
-      if (weights) weights->end_tile(item);
-    }
-  });
-}
-
 // Each task processes all tiles and writes its own sums.
 template <class T>
 void DataGradient<T>::run_whole(bool positions, WeightGradient<T>* weights) const {
@@ -262,7 +193,7 @@ void DataGradient<T>::run_whole(bool positions, WeightGradient<T>* weights) cons
   if (weights) weights->start_images();
   context_.parallel_for(units() * parts, 1, [&](int64_t index, int64_t) {
     const Task own = task(index, parts);
-    TileGradient<T> work = worker(positions, weights != nullptr);
+    TileGradient<T> work = tile_gradient(positions, weights != nullptr);
     const int64_t item = own.image * tiling_.count();
     const int64_t size = 3 * blocking_.taps * tiling_.pixels();
     const Buffer<A> sums(context_, positions ? size : 0);
@@ -283,7 +214,7 @@ void DataGradient<T>::run_whole(bool positions, WeightGradient<T>* weights) cons
         write_positions(tiling_.at(own.image, tile), own.offset_group, taps, sums.get());
       }
     });
-    if (held) write_band(own, 0, pixels, image.get());
+    if (held) write_pixels(image.get(), X_, own.image, own.channels, {0, pixels});
   });
   if (weights) weights->finish_images();
 }
@@ -310,7 +241,7 @@ void DataGradient<T>::run_in_bands(bool held) const {
       for (int64_t first = 0; first < tiling_.count(); first += length) {
         const int64_t tiles = std::min(length, tiling_.count() - first);
         context_.parallel_for(count * parts, 1, [&](int64_t index, int64_t) {
-          TileGradient<T> work = worker(true);
+          TileGradient<T> work = tile_gradient(true);
           for (int64_t tile = 0; tile < tiles; ++tile) {
             std::fill_n(slot_of(index, tile), slot, A{});
             add_tile(work, task(unit * parts + index, parts), first + tile, taps,
@@ -331,7 +262,8 @@ void DataGradient<T>::run_in_bands(bool held) const {
     });
     if (!held) continue;
     context_.parallel_for(count, 1, [&](int64_t index, int64_t) {
-      write_band(task(unit + index, 1), 0, pixels, image_of(index));
+      const Task whole = task(unit + index, 1);
+      write_pixels(image_of(index), X_, whole.image, whole.channels, {0, pixels});
     });
   }
 }
@@ -346,13 +278,13 @@ void DataGradient<T>::run_image_in_bands(bool positions) const {
   const int64_t moves = 3 * blocking_.taps * tiling_.pixels();
   context_.parallel_for(units() * blocks_, 1, [&](int64_t index, int64_t) {
     const Task own = task(index, blocks_);
-    TileGradient<T> work = worker(positions);
+    TileGradient<T> work = tile_gradient(positions);
     const Buffer<A> sums(context_, band * channels), moved(context_, positions ? moves : 0);
     // For each block of taps and tile, whether its gradients of positions are written.
     const int64_t visits = panels(conv_.taps, blocking_.taps) * tiling_.count();
     const Buffer<uint8_t> written(context_, positions ? visits : 0);
     if (positions) written.zero(visits);
-    const auto visit = [&](const Range& taps, int64_t tile, const Target<A>& target) {
+    const auto visit = [&](const Range& taps, int64_t tile, const PixelSums<A>& target) {
       const int64_t number = taps.first / blocking_.taps * tiling_.count() + tile;
       if (!positions || written.get()[number] != 0) return work.run(own.channels, target, nullptr);
       moved.zero(moves);
@@ -362,7 +294,7 @@ void DataGradient<T>::run_image_in_bands(bool positions) const {
     };
     for (int64_t first = 0; first < size; first += band) {
       const int64_t last = std::min(first + band, size), count = own.channels.count();
-      const Target<A> target{sums.get(), 1, count, first, last};
+      const PixelSums<A> target{sums.get(), 1, count, first, last};
       sums.zero((last - first) * count);
       for_each_taps([&](const Range& taps) {
         for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
@@ -370,7 +302,7 @@ void DataGradient<T>::run_image_in_bands(bool positions) const {
           if (work.touches(target)) visit(taps, tile, target);
         }
       });
-      write_band(own, first, last, sums.get());
+      write_pixels(sums.get(), X_, own.image, own.channels, {first, last});
     }
     if (!positions) return;
     moved.zero(moves);  // of tiles all of whose samples are outside of the image
@@ -381,32 +313,6 @@ void DataGradient<T>::run_image_in_bands(bool positions) const {
       }
     });
   });
-}
-
-// Rounds the sums of pixels [first, last) of an image, [pixel][channel].
-template <class T>
-void DataGradient<T>::write_band(const Task& own, int64_t first, int64_t last,
-                                 const A* sums) const {
-  constexpr int64_t kEach = 64;  // pixels
-  const int64_t count = own.channels.count();
-  if (X_.step[1] == 1 && X_.step[3] != 1) {
-    for (int64_t i = first; i < last; ++i, sums += count) {
-      narrow(sums, count, X_.at(own.image, own.channels.first, 0, 0) + i * X_.step[3]);
-    }
-    return;
-  }
-  A planes[kChannels * kEach];
-  for (int64_t i = first; i < last; i += kEach) {
-    const int64_t pixels = std::min(kEach, last - i);
-    for (int64_t begin = 0; begin < count; begin += kChannels) {
-      const int64_t some = std::min(kChannels, count - begin);
-      transpose_copy(sums + (i - first) * count + begin, count, planes, kEach, pixels, some);
-      for (int64_t c = 0; c < some; ++c) {
-        T* const to = X_.at(own.image, own.channels.first + begin + c, 0, 0);
-        narrow(planes + c * kEach, pixels, to + i);
-      }
-    }
-  }
 }
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -27,47 +27,15 @@ void read_by_output(const StridedView<const T>& gradient, const Tile& tile, cons
   });
 }
 
-// The gradient of Y for a whole tile, if several offset groups read it. The row length is not a
-// power of two, because only few rows at such distances fit the cache at the same time.
-template <class T>
-class GradientTile {
- public:
-  using A = Accumulate<T>;
-
-  static bool fits(int64_t outputs, int64_t pixels) { return outputs * row_of(pixels) <= kSums<A>; }
-  GradientTile(const KernelContext& context, const Tensor& gradient, int64_t outputs,
-               int64_t pixels)
-      : gradient_(gradient), row_(row_of(pixels)), buffer_(context, outputs * row_) {}
-
-  // Reads `outputs` into `row` and the rows that follow.
-  void read(const Tile& tile, const Range& outputs, int64_t row) const {
-    read_by_output(gradient_, tile, {0, tile.pixels()}, outputs, buffer_.get() + row * row_, row_);
-  }
-  const A* at(int64_t row, int64_t pixel) const { return buffer_.get() + row * row_ + pixel; }
-  int64_t row() const { return row_; }
-
- private:
-  static int64_t row_of(int64_t pixels) { return round_up(pixels, kLanes<A>) + kLanes<A>; }
-
-  StridedView<const T> gradient_;
-  int64_t row_;
-  Buffer<A> buffer_;
-};
-
-// The gradient of Y for a strip of pixels, read from a GradientTile if there is one, directly from
-// the tensor, or from a copy.
+// The gradient of Y for a strip of pixels, read directly from the tensor or from a copy.
 template <class T>
 class GradientStrip {
  public:
   using A = Accumulate<T>;
 
-  // Row 0 of `tile` belongs to output 0.
   GradientStrip(const KernelContext& context, const Tensor& gradient, int64_t outputs,
-                int64_t strip, const GradientTile<T>* tile = nullptr)
-      : gradient_(gradient),
-        strip_(strip),
-        buffer_(context, tile ? 0 : strip * outputs),
-        tile_(tile) {}
+                int64_t strip)
+      : gradient_(gradient), strip_(strip), buffer_(context, strip * outputs) {}
 
   // Calls body(data, row, part) for parts of the strip, counted from its first pixel. Row o of
   // `data` (rows are `row` elements apart) has the pixels of output o. `columns`: the columns of
@@ -77,7 +45,6 @@ class GradientStrip {
   void by_output(const Tile& tile, const Range& pixels, const Range& outputs, int64_t columns,
                  const Body& body) const {
     const Range all{0, pixels.count()};
-    if (tile_) return body(tile_->at(outputs.first, pixels.first), tile_->row(), all);
     if constexpr (std::is_same_v<T, A>) {
       const bool whole = gradient_.step[2] == tile.columns;
       if (gradient_.step[3] == 1 && columns <= kPanel<A> &&
@@ -125,15 +92,12 @@ class GradientStrip {
   StridedView<const T> gradient_;
   int64_t strip_;
   Buffer<A> buffer_;
-  const GradientTile<T>* tile_;
   // The contents of the buffer, by output: the gradient of W often needs what that of X has read.
   struct Held {
     Tile tile{-1, 0, 0, 0, 0};
     Range pixels{0, 0}, outputs{0, 0};
     bool operator==(const Held& other) const {
-      return tile == other.tile && pixels.first == other.pixels.first &&
-             pixels.last == other.pixels.last && outputs.first == other.outputs.first &&
-             outputs.last == other.outputs.last;
+      return tile == other.tile && pixels == other.pixels && outputs == other.outputs;
     }
   };
   mutable Held held_;

@@ -30,7 +30,7 @@ MYOPS_INLINE Lanes<A, 4> products(const A* const (&corners)[4], const A* values,
 
 // corner j += weight_j * values. Elements after the channels of a corner may be written.
 template <class V, class A>
-MYOPS_INLINE void scatter(A* const (&corners)[4], const Weights<A>& weights, const A* values,
+MYOPS_INLINE void scatter(A* const (&corners)[4], const CornerWeights<A>& weights, const A* values,
                           int64_t channels) {
   for (int64_t c = 0; c < channels; c += static_cast<int64_t>(sizeof(V) / sizeof(A))) {
     const V value = load_as<V>(values + c);
@@ -104,7 +104,7 @@ void add_tap_of(TapStrip<A> at, int64_t count) {
       store(at.sums + 8 * p, F);
     }
     if (at.out.data) {
-      const Weights<A> weights = weights_at(at.weights + p, at.plane);
+      const CornerWeights<A> weights = weights_at(at.weights + p, at.plane);
       scatter<V>(Corners<A>(at.out, place).at, weights, at.values, count);
     }
   }
@@ -152,7 +152,7 @@ MYOPS_INLINE void add_lanes(const Vector<A>& values, int64_t count, A* to) {
 }
 
 template <class V>
-inline V inner(const Weights<V>& a, const V (&b)[4]) {
+inline V inner(const CornerWeights<V>& a, const V (&b)[4]) {
   return a.at[0] * b[0] + a.at[1] * b[1] + a.at[2] * b[2] + a.at[3] * b[3];
 }
 

@@ -241,7 +241,7 @@ MYOPS_INLINE void Taps<T>::place_entries(int64_t entry, const Point<V>& position
   store(cells_.get() + entry, row);
   store(cells_.get() + plane_ + entry, column);
   const Point<V> point{y - top, x - left, position.mask};
-  const Weights<V> weights = value_weights(point);
+  const CornerWeights<V> weights = value_weights(point);
   for (int j = 0; j < 4; ++j) {
     store(values_.get() + j * plane_ + entry, weights.at[j] * point.mask);
   }
@@ -257,7 +257,7 @@ void Taps<T>::shift_entries(int64_t entry, const Point<V>& move) {
   store(shifts_.get() + plane_ + entry, move.x);
   store(shifts_.get() + 2 * plane_ + entry, move.mask);
   const Point<V> point = this->template point<V>(entry);
-  const Weights<V> w = value_weights(point), wy = y_weights(point), wx = x_weights(point);
+  const CornerWeights<V> w = value_weights(point), wy = y_weights(point), wx = x_weights(point);
   for (int j = 0; j < 4; ++j) {
     const V change = move.mask * w.at[j] + point.mask * (move.y * wy.at[j] + move.x * wx.at[j]);
     store(changes_.get() + j * plane_ + entry, change);

@@ -23,7 +23,7 @@ class CornerFractions {
         mask = mask == mask ? mask : V{};  // NaN samples 0
         mask = mask < 1 ? mask : V{} + 1;
         mask = (mask > -1 ? mask : V{} - 1) * 32768;
-        const Weights<V> weights = value_weights(point);
+        const CornerWeights<V> weights = value_weights(point);
         for (int j = 0; j < 4; ++j) {
           store(values_.get() + j * taps_.plane() + entry, fraction(weights.at[j] * mask));
         }

@@ -46,6 +46,23 @@ struct Pairs {
   }
 };
 
+// Calls add(i) for each vector of kLength elements from `i` on; returns the first element that is
+// left. `twice`: elements may be computed a second time, so the last vector overlaps the one
+// before, which is quicker than the rest one by one.
+template <int64_t kLength, class Add>
+MYOPS_INLINE int64_t for_each_vector(int64_t i, int64_t count, bool twice, const Add& add) {
+  for (; i + 4 * kLength <= count; i += 4 * kLength) {
+    add(i);
+    add(i + kLength);
+    add(i + 2 * kLength);
+    add(i + 3 * kLength);
+  }
+  for (; i + kLength <= count; i += kLength) add(i);
+  if (i == count || count < kLength || !twice) return i;
+  add(count - kLength);
+  return count;
+}
+
 // Two operands without gaps.
 template <class T>
 MYOPS_INLINE void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
@@ -86,17 +103,7 @@ MYOPS_INLINE void run_whole(const T* a, const T* b, T* c, int64_t count, Stores 
       (x + x + Pairs::load(b + i)).store(c + i);
     }
   }
-  for (; i + 4 * L <= count; i += 4 * L) {
-    add(i);
-    add(i + L);
-    add(i + 2 * L);
-    add(i + 3 * L);
-  }
-  for (; i + L <= count; i += L) add(i);
-  if (i < count && count >= L && c != a && c != b) {
-    add(count - L);  // some elements a second time: quicker than the rest one by one
-    return;
-  }
+  i = for_each_vector<L>(i, count, c != a && c != b, add);
   for (; i < count; ++i) c[i] = twice_plus(a[i], b[i]);
 }
 
@@ -121,17 +128,7 @@ MYOPS_INLINE void run_repeated(T element, bool double_other, const T* other, T* 
       const Vector<Wide> x = load_wide<Wide>(other + at);
       store_narrow<Wide>(c + at, (double_other ? x + x : x) + fixed);
     };
-    for (; i + 4 * L <= count; i += 4 * L) {
-      add(i);
-      add(i + L);
-      add(i + 2 * L);
-      add(i + 3 * L);
-    }
-    for (; i + L <= count; i += L) add(i);
-    if (i < count && count >= L && c != other) {
-      add(count - L);  // as in run_whole()
-      return;
-    }
+    i = for_each_vector<L>(i, count, c != other, add);
   }
   if (double_other) {
     for (; i < count; ++i) c[i] = twice_plus(other[i], element);

@@ -10,7 +10,7 @@ namespace myops::deform::MYOPS_ISA {
 // Where the gradient of X is summed: channel c of pixel y * width + x is at
 // data[c * channel + (y * width + x - first) * pixel], for pixels in [first, last).
 template <class A>
-struct Target {
+struct PixelSums {
   A* data = nullptr;  // null: not needed
   int64_t channel = 0, pixel = 0, first = 0, last = 0;
 };
@@ -22,17 +22,16 @@ class TileGradient {
   using A = Accumulate<T>;
 
   // `direct` makes T' (it is W in the plain backward), `cross` makes T (see taps.h). `samples`:
-  // whether run() will have to return samples. `tile`: the gradient of Y, if it is stored.
+  // whether run() will have to return samples.
   TileGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
                const Tensor& gradient, const Filters<T>& direct, const Filters<T>& cross,
-               int64_t pixels, bool positions, bool samples = false,
-               const GradientTile<T>* tile = nullptr)
+               int64_t pixels, bool positions, bool samples = false)
       : conv_(conv),
         blocking_(Blocking::of_gradients<A>(conv)),
         strip_(std::min(strip_pixels(conv, blocking_), pixels)),
         capacity_(window_size<A>(conv, 2 * kWindow<A> / (inputs.windows() + 1))),
         taps_(context, conv, inputs.positions, blocking_.taps, pixels, true),
-        gradient_(context, gradient, gradient_outputs(conv, blocking_), strip_, tile),
+        gradient_(context, gradient, gradient_outputs(conv, blocking_), strip_),
         direct_(context, conv, blocking_, direct, strip_),
         cross_(context, conv, blocking_, cross, strip_),
         X_(context, conv, positions || samples ? inputs.X : StridedView<const T>(), capacity_),
@@ -51,7 +50,7 @@ class TileGradient {
   }
 
   // Whether any sample of the tile has a corner in the target.
-  bool touches(const Target<A>& target) const {
+  bool touches(const PixelSums<A>& target) const {
     const Box box = inside(taps_.extent());
     return box.pixels() > 0 && box.top * conv_.width + box.left < target.last &&
            (box.bottom - 1) * conv_.width + box.right > target.first;
@@ -61,7 +60,7 @@ class TileGradient {
   // tap, then one for m of every tap; null if these gradients are not requested. `take` receives
   // the samples of every strip, in the layout of Columns; it may be empty.
   using Take = std::function<void(const Range& strip, const A* sampled, const GradientStrip<T>&)>;
-  void run(const Range& block, const Target<A>& target, A* sums, const Take& take = nullptr) {
+  void run(const Range& block, const PixelSums<A>& target, A* sums, const Take& take = nullptr) {
     take_ = &take;
     block_ = block;
     target_ = target;
@@ -74,7 +73,7 @@ class TileGradient {
  private:
   // The part of a strip that is being summed: T, its window, and which of its entries are in the
   // window.
-  struct Part {
+  struct WindowPart {
     Entries entries;
     int64_t strip;  // the first pixel of the rows of T
     WindowView<const A> X, direction;
@@ -102,7 +101,7 @@ class TileGradient {
     if (box.pixels() == 0 && !*take_) return;
     const int64_t pixel = pixel_of<A>(block_.count());
     if (box.pixels() * pixel <= capacity_) {
-      in_window(entries, box, [&](Part part) {
+      in_window(entries, box, [&](WindowPart part) {
         for (int64_t p = pixels.first; p < pixels.last; p += strip_) {
           part.strip = p;
           part.entries.first = p;
@@ -116,7 +115,7 @@ class TileGradient {
       sample_gradient(entries);
       in_windows(taps_, entries, capacity_ / pixel, [&](const Entries& some, const Box& around) {
         if (around.pixels() == 0 && !*take_) return;
-        in_window(some, around, [&](Part part) {
+        in_window(some, around, [&](WindowPart part) {
           part.strip = pixels.first;
           add(part);
         });
@@ -132,7 +131,7 @@ class TileGradient {
   template <class Body>
   void in_window(const Entries& entries, const Box& box, const Body& body) {
     const int64_t pixel = pixel_of<A>(block_.count());
-    Part part{entries, entries.first, {}, {}, {window_.get(), box.columns() * pixel, pixel}};
+    WindowPart part{entries, entries.first, {}, {}, {window_.get(), box.columns() * pixel, pixel}};
     if ((positions_ || *take_) && X_) part.X = X_.read(tile_.image, block_, box);
     if (positions_ && direction_) part.direction = direction_.read(tile_.image, block_, box);
     taps_.locate(entries, box, pixel);
@@ -152,7 +151,7 @@ class TileGradient {
     if (cross_) cross_.run(gradient_, tile_, pixels);
   }
 
-  void add(const Part& part);
+  void add(const WindowPart& part);
   void add_positions(const Entries& entries, int64_t k);
   void flush(const Box& box, const WindowView<A>& window) const;
 
@@ -161,7 +160,7 @@ class TileGradient {
   int64_t strip_, capacity_;
   Tile tile_{};
   Range range_{0, 0}, block_{0, 0};
-  Target<A> target_;
+  PixelSums<A> target_;
   A* positions_ = nullptr;
   Taps<T> taps_;
   GradientStrip<T> gradient_;
@@ -172,7 +171,7 @@ class TileGradient {
 };
 
 template <class T>
-void TileGradient<T>::add(const Part& part) {
+void TileGradient<T>::add(const WindowPart& part) {
   for (int64_t k = part.entries.first_tap; k < part.entries.last_tap; ++k) {
     const Entries& entries = part.entries;
     const int64_t entry = k * taps_.stride() + entries.first, count = block_.count();

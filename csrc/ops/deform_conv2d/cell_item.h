@@ -1,0 +1,187 @@
+// All gradients of one item (cell_plan.h): products of planes of pixels before and after
+// run_cells(), which samples X and adds to the gradient of X.
+#pragma once
+
+#include "cell_plan.h"
+#include "cell_strip.h"
+#include "columns.h"
+#include "gradient.h"
+#include "pixel_products.h"
+#include "write_results.h"
+
+namespace myops::deform::MYOPS_ISA {
+
+// What all items of a call read and write. Outputs are not present where they are not needed.
+template <class T>
+struct CellCall {
+  const KernelContext& context;
+  const ConvShape& conv;
+  const Inputs<T>& inputs;
+  StridedView<const T> gradient, W;
+  StridedView<T> X_out, W_out;
+  PositionOutputs<T> positions;
+  CellPlan<T> plan;
+
+  bool moves() const { return positions.offset || positions.mask; }
+  bool samples() const { return moves() || W_out; }
+};
+
+// The buffers of one task, used for one item after another.
+template <class T>
+class ItemGradient {
+ public:
+  using A = Accumulate<T>;
+
+  explicit ItemGradient(const CellCall<T>& call)
+      : call_(call),
+        conv_(call.conv),
+        row_(round_up(call.plan.tiling().pixels(), kLanes<A>) + kLanes<A>),
+        at_(call.context, conv_, call.inputs.positions, call.plan.taps(),
+            call.plan.tiling().pixels(), true),
+        gradient_(call.context, GroupWeights::outputs(conv_) * row_),
+        weights_(call.context, GroupWeights::size(conv_)),
+        rows_(call.context, call.plan.channels() * call.plan.taps() * row_),
+        moved_(call.context, call.moves() ? 3 * call.plan.taps() * call.plan.tiling().pixels() : 0),
+        window_(call.context, call.samples()
+                                  ? call.plan.channels() * call.plan.table_cells() + 3 * kLanes<A>
+                                  : 0),
+        table_(call.context, call.samples() ? call.plan.table() : 0) {}
+
+  // Computes the positions of an item; the cells of its samples.
+  Box place(const CellItem& item) {
+    item_ = item;
+    tile_ = call_.plan.tiling().at(item.image, item.tile);
+    at_.place(conv_, tile_, item.offset_group, item.taps);
+    return at_.extent();
+  }
+  // The item as a whole. `out`: the table of the gradient of X, or null; `W`: its part of the
+  // gradient of W, or null.
+  void run(const CellBox& cells, bool moved, A* out, A* W) {
+    prepare(moved || out != nullptr, W != nullptr);
+    run_entries({0, item_.taps.count(), 0, tile_.pixels()}, cells, moved, W != nullptr, out);
+    finish(moved, W);
+  }
+  // The same in parts; add(cells) adds the table to the gradient of X.
+  template <class Add>
+  void run_parts(bool moved, A* out, A* W, const Add& add) {
+    prepare(moved || out != nullptr, W != nullptr);
+    in_windows(at_, {0, item_.taps.count(), 0, tile_.pixels()},
+               pixels_read(call_.plan.table_cells()), [&](const Entries& entries, const Box& read) {
+                 const CellBox cells(read);
+                 run_entries(entries, cells, moved, W != nullptr, out);
+                 if (out != nullptr) add(cells);
+               });
+    finish(moved, W);
+  }
+
+ private:
+  static constexpr int64_t kStrip = 256;  // pixels
+
+  int64_t tap_row() const { return item_.taps.count() * row_; }  // from a channel to the next
+
+  // T, unless only the gradient of W is wanted.
+  void prepare(bool sums, bool weights) {
+    outputs_ = GroupWeights::outputs_of(conv_, item_.channels);
+    pixels_ = tile_.pixels();
+    if (sums || weights) read_gradient();
+    if (!sums) return;
+    pack_weights();
+    GroupWeights::for_each(conv_, item_.channels, [&](const GroupPart& part) {
+      const int64_t taps = item_.taps.count(), rows = part.row(taps);
+      weighted_sums<A>(rows, part.outputs.count(), {weights_.get() + part.begin * taps, rows},
+                       gradient_of(part), {rows_of(part), row_}, pixels_);
+    });
+  }
+  // Reads the gradient of Y in place if it is read about once, otherwise copies it.
+  void read_gradient() {
+    const StridedView<const T>& G = call_.gradient;
+    if constexpr (std::is_same_v<T, A>) {
+      const bool together = G.step[2] == tile_.columns && G.step[3] == 1;
+      if (together && call_.plan.channels() * item_.taps.count() <= kSumRows) {
+        from_ = {G.at(tile_.image, outputs_.first, tile_.top, tile_.left), G.step[1]};
+        return;
+      }
+    }
+    from_ = {gradient_.get(), row_};
+    if (tile_ == held_ && held_outputs_ == outputs_) return;
+    read_by_output(G, tile_, {0, pixels_}, outputs_, gradient_.get(), row_);
+    held_ = tile_;
+    held_outputs_ = outputs_;
+  }
+  void pack_weights() {
+    if (packed_.first == item_.offset_group && packed_.last == item_.taps.first) return;
+    packed_ = {item_.offset_group, item_.taps.first};
+    A* to = weights_.get();
+    const StridedView<const T>& W = call_.W;
+    GroupWeights::for_each(conv_, item_.channels, [&](const GroupPart& part) {
+      for (int64_t o = part.outputs.first; o < part.outputs.last; ++o) {
+        for (int64_t c = part.channels.first; c < part.channels.last; ++c) {
+          const T* from = W.at(o, c % conv_.group_channels(), 0, 0);
+          for (int64_t k = item_.taps.first; k < item_.taps.last; ++k) {
+            *to++ = static_cast<A>(
+                from[k / conv_.kernel_width * W.step[2] + k % conv_.kernel_width * W.step[3]]);
+          }
+        }
+      }
+    });
+  }
+  // The rows of a part: gradients of Y; T or samples.
+  Rows<const A> gradient_of(const GroupPart& part) const {
+    return {from_.data + (part.outputs.first - outputs_.first) * from_.row, from_.row};
+  }
+  A* rows_of(const GroupPart& part) const {
+    return rows_.get() + (part.channels.first - item_.channels.first) * tap_row();
+  }
+
+  void run_entries(const Entries& entries, const CellBox& cells, bool moved, bool samples, A* out) {
+    const int64_t size = cells.channel<A>();
+    if (moved || samples) {
+      fill_cells(call_.inputs.X, conv_, tile_.image, item_.channels, cells, window_.get(),
+                 table_.get());
+    }
+    if (out != nullptr) std::fill_n(out, call_.plan.channels() * size, A{});
+    at_.locate(entries, cells.box, 4);
+    // All taps of some pixels, whose cells stay in the L1 cache.
+    for (int64_t p = entries.first; p < entries.last; p += kStrip) {
+      const int64_t pixels = std::min(kStrip, entries.last - p), taps = item_.taps.count();
+      for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+        const int64_t entry = k * at_.stride() + p;
+        A* const moves = moved ? moved_.get() + 2 * k * pixels_ + p : nullptr;
+        A* const masks = moved ? moved_.get() + (2 * taps + k) * pixels_ + p : nullptr;
+        run_cells(CellStrip<A>{at_.index() + entry, pixels, at_.values() + entry,
+                               at_.points() + entry, at_.plane(), rows_.get() + k * row_ + p,
+                               tap_row(), call_.plan.channels(), table_.get(), out, size,
+                               static_cast<int32_t>(cells.outside<A>()), moves, masks, pixels_},
+                  samples);
+      }
+    }
+  }
+
+  void finish(bool moved, A* W) {
+    if (moved) {
+      call_.positions.write(conv_, tile_, item_.offset_group, item_.taps, moved_.get());
+    }
+    if (W == nullptr) return;
+    GroupWeights::for_each(conv_, item_.channels, [&](const GroupPart& part) {
+      const int64_t taps = item_.taps.count(), count = part.row(taps);
+      dot_products<A>(part.outputs.count(), count, gradient_of(part), {rows_of(part), row_},
+                      pixels_, {W + part.begin * taps, count});
+    });
+  }
+
+  const CellCall<T>& call_;
+  const ConvShape& conv_;
+  int64_t row_;  // of planes of a tile
+  CellItem item_{};
+  Tile tile_{};
+  Range outputs_{0, 0};
+  int64_t pixels_ = 0;
+  Taps<T> at_;
+  Rows<const A> from_{nullptr, 0};  // the gradient of Y
+  Buffer<A> gradient_, weights_, rows_, moved_, window_, table_;
+  Tile held_{-1, 0, 0, 0, 0};  // of the gradient of Y
+  Range held_outputs_{0, 0};
+  Range packed_{-1, -1};  // offset group and first tap of the weights
+};
+
+}  // namespace myops::deform::MYOPS_ISA

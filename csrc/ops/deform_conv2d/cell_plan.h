@@ -1,0 +1,174 @@
+// How CellGradient (cell_gradient.h) divides a call: tiles, items, sizes of tables, and the weights
+// of an offset group. When it is used is decided here, too.
+#pragma once
+
+#include "cell_table.h"
+
+namespace myops::deform::MYOPS_ISA {
+
+// Channels of one weight group and its outputs; their weights are stored as [output][channel][tap]
+// from `begin` times the number of taps on.
+struct GroupPart {
+  Range channels, outputs;
+  int64_t begin;
+  int64_t row(int64_t taps) const { return channels.count() * taps; }
+};
+
+// The weights of an offset group, whose channels may belong to several weight groups.
+struct GroupWeights {
+  // Calls body(part) for each weight group of some channels.
+  template <class Body>
+  static void for_each(const ConvShape& conv, const Range& channels, const Body& body) {
+    const int64_t C = conv.group_channels(), O = conv.group_outputs();
+    int64_t begin = 0;
+    for (int64_t group = channels.first / C; group * C < channels.last; ++group) {
+      const GroupPart part{
+          {std::max(channels.first, group * C), std::min(channels.last, (group + 1) * C)},
+          {group * O, (group + 1) * O},
+          begin};
+      body(part);
+      begin += part.channels.count() * O;
+    }
+  }
+  // The outputs that depend on some channels.
+  static Range outputs_of(const ConvShape& conv, const Range& channels) {
+    const int64_t C = conv.group_channels(), O = conv.group_outputs();
+    return {channels.first / C * O, ((channels.last - 1) / C + 1) * O};
+  }
+  static int64_t outputs(const ConvShape& conv) {  // at most, of an offset group
+    const int64_t groups = panels(conv.channels_per_offset() - 1, conv.group_channels()) + 1;
+    return std::min(groups, conv.groups) * conv.group_outputs();
+  }
+  static int64_t size(const ConvShape& conv) {
+    return conv.channels_per_offset() * conv.group_outputs() * conv.taps;
+  }
+};
+
+// The cells of a tile if offsets are not large.
+inline int64_t usual_cells(const ConvShape& conv, const Tiling& tiling) {
+  constexpr int64_t kMostOffset = 8;  // pixels that are covered on each side
+  const Tile tile = tiling.at(0, 0);
+  const int64_t kernel_height = conv.taps / conv.kernel_width;
+  const auto span = [](int64_t count, int64_t stride, int64_t taps, int64_t dilation,
+                       int64_t most) {
+    return std::min((count - 1) * stride + (taps - 1) * dilation + 3 + 2 * kMostOffset, most + 3);
+  };
+  return span(tile.rows, conv.stride_y, kernel_height, conv.dilation_y, conv.height) *
+         span(tile.columns, conv.stride_x, conv.kernel_width, conv.dilation_x, conv.width);
+}
+// The cells of a table, at most `most`: those of the image, or twice as many as a tile needs.
+inline int64_t cells_of_table(const ConvShape& conv, const Tiling& tiling, int64_t most) {
+  constexpr int64_t kLeast = 16;  // a sample reads 2 x 2 pixels: a table of 3 x 3
+  const double image = static_cast<double>(conv.height + 3) * static_cast<double>(conv.width + 3);
+  const int64_t all = static_cast<int64_t>(std::min(image, 1e9));
+  return std::max(std::min({2 * usual_cells(conv, tiling), all, most}), kLeast);
+}
+
+// A tile of one image for one offset group and one block of taps. A unit is an offset group of an
+// image.
+struct CellItem {
+  int64_t unit, image, offset_group, tile;
+  Range taps, channels;
+};
+
+// T: the type of the tensors.
+template <class T>
+class CellPlan {
+ public:
+  using A = Accumulate<T>;
+
+  static bool supports(const ConvShape& conv) {
+    return few(conv) && GroupWeights::size(conv) <= kMostWeights &&
+           GroupWeights::outputs(conv) <= kMostOutputs &&
+           kernel_enabled("deform_conv2d.cell_tables");
+  }
+
+  explicit CellPlan(const ConvShape& conv)
+      : conv_(conv),
+        taps_(Blocking(conv).taps),
+        channels_(conv.channels_per_offset()),
+        tiling_(conv, tile_pixels()),
+        cells_(cells_of_table(conv, tiling_, kTable / (4 * channels_))),
+        slots_(
+            std::clamp<int64_t>(kSlotBytes / (table() * static_cast<int64_t>(sizeof(A))), 2, 8)) {}
+
+  int64_t taps() const { return taps_; }          // of a block
+  int64_t channels() const { return channels_; }  // of an offset group
+  const Tiling& tiling() const { return tiling_; }
+  int64_t slots() const { return slots_; }  // items side by side
+  int64_t table_cells() const { return cells_; }
+  int64_t table() const { return channels_ * table_size<A>(cells_); }  // elements
+
+  int64_t units() const { return conv_.batch * conv_.offset_groups; }
+  int64_t unit_items() const { return panels(conv_.taps, taps_) * tiling_.count(); }
+  // Units are ordered by offset group, so that a group's gradient of W is complete before the next.
+  CellItem item(int64_t index) const {
+    const int64_t unit = index / unit_items(), rest = index % unit_items();
+    const int64_t group = unit / conv_.batch, k = rest / tiling_.count() * taps_;
+    return {unit,
+            unit % conv_.batch,
+            group,
+            rest % tiling_.count(),
+            {k, std::min(k + taps_, conv_.taps)},
+            {group * channels_, (group + 1) * channels_}};
+  }
+
+  // The sums of 16-bit gradients of X: so many units, and so many rows of each, fit the buffer.
+  int64_t units_together() const {
+    const double image = static_cast<double>(channels_) * static_cast<double>(conv_.height) *
+                         static_cast<double>(conv_.width);
+    return std::clamp<int64_t>(
+        static_cast<int64_t>(static_cast<double>(kImage) / std::max(image, 1.0)), 1, units());
+  }
+  int64_t rows_together() const {
+    return std::clamp<int64_t>(kImage / (channels_ * conv_.width), 1,
+                               std::max<int64_t>(conv_.height, 1));
+  }
+
+ private:
+  static constexpr int64_t kCellChannels = 4;
+  static constexpr int64_t kFewWeights = 1024;     // of a channel
+  static constexpr int64_t kMostWeights = 131072;  // of an offset group
+  static constexpr int64_t kMostOutputs = 1024;
+  static constexpr int64_t kTable = 393216 / sizeof(A);      // elements of a table
+  static constexpr int64_t kRows = 131072 / sizeof(A);       // of T
+  static constexpr int64_t kGradients = 262144 / sizeof(A);  // of Y, of a tile
+  static constexpr int64_t kImage = 1048576 / sizeof(A);     // sums of 16-bit types
+  static constexpr int64_t kSlotBytes = std::is_same_v<T, A> ? 1572864 : 786432;
+  static constexpr int64_t kLeastPixels = 256, kFewUnits = 4, kTilesOfAUnit = 4;
+
+  // Vectors of channels are used badly by few channels, and by those of several weight groups,
+  // which products take apart.
+  static bool few(const ConvShape& conv) {
+    const int64_t channels = conv.channels_per_offset();
+    if (conv.groups == 1 || conv.group_channels() % channels == 0) {
+      return channels < kCellChannels ||
+             (channels == kCellChannels && conv.group_outputs() * conv.taps <= kFewWeights);
+    }
+    return channels <= (conv.depthwise() ? kCellChannels : 2 * kCellChannels);
+  }
+
+  int64_t tile_pixels() const {
+    const int64_t outputs = std::max<int64_t>(GroupWeights::outputs(conv_), 1);
+    int64_t pixels = std::min(
+        {4 * kPixels<A>, kEntries<A> / taps_, kRows / (taps_ * channels_), kGradients / outputs});
+    if (units() < kFewUnits) {  // several items, for several threads
+      const double all =
+          static_cast<double>(conv_.out_height) * static_cast<double>(conv_.out_width);
+      pixels = std::min(pixels, static_cast<int64_t>(std::min(all, 1e9)) / kTilesOfAUnit);
+    }
+    pixels = std::max(pixels, kLeastPixels);
+    while (pixels > kLeastPixels &&
+           4 * channels_ * usual_cells(conv_, Tiling(conv_, pixels)) > kTable / 2) {
+      pixels /= 2;
+    }
+    return pixels;
+  }
+
+  const ConvShape& conv_;
+  int64_t taps_, channels_;
+  Tiling tiling_;
+  int64_t cells_, slots_;
+};
+
+}  // namespace myops::deform::MYOPS_ISA
