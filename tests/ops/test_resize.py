@@ -229,6 +229,27 @@ def test_gradients_to_the_second_order() -> None:
     torch.testing.assert_close(hessian, 4 * torch.eye(3))
 
 
+class Undefined(torch.autograd.Function):
+    """A copy whose backward returns no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> None:
+        return None
+
+
+def test_a_gradient_of_the_result_that_is_undefined_counts_as_zeros() -> None:
+    x = torch.randn(1, 2, 4, 5, requires_grad=True)
+    result = myops.resize(x, [2.0, 0.5], axes=[2, 3], mode="linear")
+    (grad,) = torch.autograd.grad(Undefined.apply(result).sum(), x, retain_graph=True)
+    assert torch.equal(grad, torch.zeros_like(x))
+    (grad,) = torch.autograd.grad(result.sum(), x)
+    assert grad.abs().sum() > 0
+
+
 def test_opcheck() -> None:
     x = torch.randn(1, 2, 5, 6)
     last = x.to(memory_format=torch.channels_last)
