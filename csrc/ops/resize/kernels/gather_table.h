@@ -252,7 +252,7 @@ void GatherTable<Wide>::fill_tables(Block& block, const Few& few_taps) {
 // Finds the blocks that one loop makes. With a factor like 2 all blocks of copies but those at the
 // edges have equal tables, or every other one. With 3 and 1.5, or with three channels, they repeat
 // after three blocks, with three channels and 3 after nine. Such tables are loaded once for several
-// rows. (Sums were not faster with it, and cubic ones 5% slower.)
+// rows. (Sums were not faster with it.)
 template <class Wide>
 void GatherTable<Wide>::find_runs() {
   constexpr int64_t kFew = 4;  // blocks, which are not faster with shared tables
