@@ -120,7 +120,7 @@ test-python: build
 	-sh scripts/fetch_onnxruntime.sh
 	-$(MAKE) --silent $(PLAYGROUND)/node_modules/.package-lock.json
 	$(MEASURED) $(PYTEST) $(HOSTS)
-	MYOPS_ISA=portable $(PYTEST) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
+	MYOPS_ISA=portable $(PYTEST) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_standard.py tests/ops/test_resize_layouts.py
 
 # tests/cuda is not part of the other targets, because it needs a GPU.
 test-cuda: build

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 import torch
 from node_cases import node_cases
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 from runtimes import (
     assert_parity,
     feeds,
@@ -124,100 +122,6 @@ def test_area(shape: tuple[int, ...], size: tuple[int, ...], dtype: str) -> None
     assert apart <= (1 if dtype == "uint8" else limits[dtype] * np.abs(result).max())
 
 
-def standard_model(inputs: Sequence[np.ndarray | None], attributes: dict[str, Any]) -> Any:
-    """The same node in the standard domain."""
-    model = node_model("resize", inputs, attributes)
-    model.graph.node[0].domain = ""
-    return model
-
-
-def reference(name: str, inputs: Any, attributes: dict[str, Any]) -> list[np.ndarray]:
-    evaluator = ReferenceEvaluator(standard_model(inputs, attributes))
-    return evaluator.run(None, feeds(name, inputs))
-
-
-def random_case(rng: np.random.Generator) -> tuple[list[np.ndarray | None], dict[str, Any]]:
-    rank = int(rng.integers(1, 5))
-    shape = rng.integers(1, 8, rank)
-    count = int(rng.integers(1, rank + 1))
-    axes = rng.permutation(rank)[:count]
-    mode = MODES[rng.integers(3)]
-    attributes: dict[str, Any] = {
-        "mode": mode,
-        "axes": [int(axis) - (rank if rng.random() < 0.3 else 0) for axis in axes],
-        "coordinate_transformation_mode": COORDINATES[rng.integers(6)],
-    }
-    if mode == "nearest":
-        attributes["nearest_mode"] = NEAREST[rng.integers(4)]
-    if mode == "cubic":
-        attributes["cubic_coeff_a"] = float(rng.choice([-0.5, -0.75]))
-        attributes["exclude_outside"] = bool(rng.random() < 0.5)
-    roi = None
-    if attributes["coordinate_transformation_mode"] == "tf_crop_and_resize":
-        starts, ends = rng.uniform(-0.2, 0.4, count), rng.uniform(0.6, 1.3, count)
-        roi = np.concatenate([starts, ends]).astype(np.float32)
-        attributes["extrapolation_value"] = 7.5
-    scales = sizes = None
-    if rng.random() < 0.5:
-        scales = rng.uniform(0.3, 3.2, count).astype(np.float32)
-        extent = np.ones(count) if roi is None else roi[count:] - roi[:count]
-        scales = np.maximum(scales, (1.02 / (shape[axes] * extent)).astype(np.float32))
-    else:
-        sizes = rng.integers(1, 15, count)
-        if roi is None:
-            policies = ["stretch", "not_larger", "not_smaller"]
-            attributes["keep_aspect_ratio_policy"] = policies[rng.integers(3)]
-    x = random_array(rng, shape, "float32")
-    return [x, roi, scales, sizes], attributes
-
-
-@pytest.mark.parametrize("seed", range(150))
-def test_against_the_onnx_reference(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    inputs, attributes = random_case(rng)
-    (result,) = run_numpy("resize", inputs, attributes)
-    rank = inputs[0].ndim
-    attributes["axes"] = [axis % rank for axis in attributes["axes"]]  # it knows no negative ones
-    (expected,) = reference("resize", inputs, attributes)
-    assert result.shape == expected.shape
-    coordinates = attributes["coordinate_transformation_mode"]
-    if coordinates in ("align_corners", "tf_crop_and_resize"):
-        # The reference takes a fractional output length (see DISPUTED). These coordinates depend
-        # on lengths alone, so it is asked again with whole ones.
-        sizes = np.array([result.shape[axis] for axis in attributes["axes"]])
-        attributes = {**attributes, "keep_aspect_ratio_policy": "stretch"}
-        (expected,) = reference("resize", [*inputs[:2], None, sizes], attributes)
-    if coordinates == "pytorch_half_pixel" and 1 in result.shape:
-        return  # the reference contradicts the text of the standard; the next test has the case
-    if attributes["mode"] == "nearest":
-        # Coordinates that fall on a rounding boundary differ by float32 against float64.
-        assert np.mean(result != expected) < 0.02 or result.size < 50
-    else:
-        np.testing.assert_allclose(result, expected, rtol=1e-3, atol=2e-5)
-
-
-def test_pytorch_half_pixel_looks_at_the_first_element_when_the_output_has_one() -> None:
-    """Resize-19: `length_resized > 1 ? (x_resized + 0.5) / scale - 0.5 : 0`."""
-    x = np.float32([3, 5, 8, 1])
-    for mode in MODES:
-        options = {"mode": mode, "coordinate_transformation_mode": "pytorch_half_pixel"}
-        assert run_numpy("resize", [x, None, None, np.int64([1])], options)[0].tolist() == [3.0]
-        assert run_numpy("resize", [x, None, np.float32([0.4]), None], options)[0].tolist() == [3.0]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("seed", range(12))
-def test_parity_over_random_cases(seed: int, dtype: str) -> None:
-    rng = np.random.default_rng(1000 + seed)
-    inputs, attributes = random_case(rng)
-    inputs[0] = random_array(rng, inputs[0].shape, dtype)
-    if rng.random() < 0.3 and inputs[2] is not None:
-        inputs[2] = inputs[2].astype(np.float64)
-    if rng.random() < 0.3:
-        attributes["torch_arithmetic"] = True
-    assert_parity("resize", inputs, attributes)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_parity_with_more_than_one_piece_of_work(rng: np.random.Generator, mode: str) -> None:
     x = random_array(rng, (2, 3, 67, 101), "float32")
@@ -323,6 +227,27 @@ def test_gradients_to_the_second_order() -> None:
             assert torch.autograd.gradgradcheck(function, x)
     hessian = torch.func.hessian(lambda x: (myops.resize(x, [2.0]) ** 2).sum())(torch.randn(3))
     torch.testing.assert_close(hessian, 4 * torch.eye(3))
+
+
+class Undefined(torch.autograd.Function):
+    """A copy whose backward returns no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> None:
+        return None
+
+
+def test_a_gradient_of_the_result_that_is_undefined_counts_as_zeros() -> None:
+    x = torch.randn(1, 2, 4, 5, requires_grad=True)
+    result = myops.resize(x, [2.0, 0.5], axes=[2, 3], mode="linear")
+    (grad,) = torch.autograd.grad(Undefined.apply(result).sum(), x, retain_graph=True)
+    assert torch.equal(grad, torch.zeros_like(x))
+    (grad,) = torch.autograd.grad(result.sum(), x)
+    assert grad.abs().sum() > 0
 
 
 def test_opcheck() -> None:

@@ -9,6 +9,7 @@
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,prfchw"))), apply_to = function)
 #else
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // its own header, bug 105593
 #pragma GCC target("avx2,fma,f16c,prfchw")
 #endif
 #endif

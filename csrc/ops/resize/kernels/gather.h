@@ -32,7 +32,6 @@ class Gather {
  public:
   Gather(const TapTable<Wide>& taps, int64_t step) : table_(taps, step) {}
 
-  static bool supports(int64_t channels) { return GatherTable<Wide>::supports(channels); }
   int64_t elements() const { return table_.elements(); }
   bool is_fast() const { return table_.is_fast(); }
 
@@ -51,38 +50,19 @@ class Gather {
   using Strategy = GatherStrategy;
 
   const Table& table() const { return table_; }
-  // One element of a row whose elements are value(i).
-  template <class Value>
-  static Wide sum_of(const typename Table::Element& at, const Value& value) {
-    return weighted<Wide>(
-        at.count, [&](int64_t k) { return at.weight[k]; },
-        [&](int64_t k) { return value(at.source(k)); });
-  }
-  // The block of elements from `first` on, for any strategy.
+  // The elements of a block of any strategy.
   template <int kTaps>
-  MYOPS_INLINE V block_of(const Block& block, int64_t first, const Wide* source) const;
+  MYOPS_INLINE V block_of(const Block& block, const Wide* source) const;
 
  private:
   static constexpr int64_t L = kLanes<Wide>;
 
   template <int kTaps, class AnyRows>
   void run(int64_t begin, int64_t end, const AnyRows& rows) const;
-  template <int kTaps, Strategy kStrategy, int kCycle>
-  int64_t sum_row(int64_t first, int64_t end, const Wide* source, Wide* target) const;
-  template <int kTaps, Strategy kStrategy, int kCycle>
+  template <int kTaps, Strategy kStrategy>
   int64_t sum_rows(int64_t first, int64_t end, const GatherRows<Wide>& rows) const;
   template <Strategy kStrategy, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
-  // Returns a function that loads the tables of a block.
-  template <int kTaps, Strategy kStrategy>
-  auto sum_loader() const {
-    return [index = table_.all_indices(), weight = table_.all_weights(),
-            step = table_.step()](const Block& block) {
-      return BlockSum<Wide, kTaps, kStrategy>(index + block.index, weight + block.weight, step);
-    };
-  }
-  template <bool kCopies>
-  V scalar(int64_t first, const Wide* source) const;
 
   Table table_;
 };
@@ -95,11 +75,12 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
     const bool whole = first >= begin && first + L <= end;
     if constexpr (kPermutes<Wide>) {
       if (whole && block.strategy <= Strategy::ThreeLoadsPerTap) {
-        first = with_strategy<kTaps == 0>(block, [&](auto strategy, auto cycle) {
+        first = with_strategy(block, [&](auto strategy) {
           if constexpr (kTaps == 0) {
-            return copy_rows<strategy, cycle>(first, end, rows);
+            return with_cycle<strategy>(
+                block, [&](auto cycle) { return copy_rows<strategy, cycle>(first, end, rows); });
           } else {
-            return sum_rows<kTaps, strategy, cycle>(first, end, rows);
+            return sum_rows<kTaps, strategy>(first, end, rows);
           }
         });
         continue;
@@ -107,7 +88,7 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
     }
     const int64_t from = std::max(first, begin), to = std::min(first + L, end);
     for (int64_t row = 0; row < rows.count; ++row) {
-      const V sums = block_of<kTaps>(block, first, rows.sources[row]);
+      const V sums = block_of<kTaps>(block, rows.sources[row]);
       if (whole) {
         store(rows.target + row * rows.step + first, sums);
       } else {
@@ -120,44 +101,84 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
   }
 }
 
-// Whole blocks of a plain row.
+// Whole blocks of all rows, whose tables are loaded once.
 template <class Wide>
-template <int kTaps, GatherStrategy kStrategy, int kCycle>
-MYOPS_NOINLINE int64_t Gather<Wide>::sum_row(int64_t first, int64_t end, const Wide* source,
-                                             Wide* target) const {
-  return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kStrategy>(),
-                            [&](const auto& block, int64_t low, int64_t at) {
-                              const Wide* from = opaque(source + low);
-                              store(target + at,
-                                    block.of([&](int64_t i) { return load(from + i); }));
-                            });
-}
-
-// The same for several rows: one by one if the tables stay in registers, otherwise all together.
-template <class Wide>
-template <int kTaps, GatherStrategy kStrategy, int kCycle>
-int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const GatherRows<Wide>& rows) const {
-  if (rows.count == 1 || kCycle > 0) {
-    int64_t stop = first;
-    for (int64_t row = 0; row < rows.count; ++row) {
-      stop = sum_row<kTaps, kStrategy, kCycle>(first, end, rows.sources[row],
-                                               rows.target + row * rows.step);
-    }
-    return stop;
-  }
+template <int kTaps, GatherStrategy kStrategy>
+MYOPS_NOINLINE int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end,
+                                              const GatherRows<Wide>& rows) const {
   const Wide* const* sources = rows.sources;
   const int64_t count = rows.count, step = rows.step;
-  return for_blocks<0>(table_, first, end, sum_loader<kTaps, kStrategy>(),
-                       [&](const auto& block, int64_t low, int64_t at) {
-                         Wide* target = rows.target + at;
-                         for (int64_t row = 0; row < count; ++row, target += step) {
-                           const Wide* from = sources[row] + low;
-                           store(target, block.of([&](int64_t i) { return load(from + i); }));
-                         }
-                       });
+  return for_sums<kTaps, kStrategy>(
+      table_, first, end, [&](const auto& block, int64_t low, int64_t at) {
+        Wide* target = rows.target + at;
+        for (int64_t row = 0; row < count; ++row, target += step) {
+          const Wide* from = sources[row] + low;
+          store(target, block.of([&](int64_t i) { return load(from + i); }));
+        }
+      });
+}
+
+// Copies whole blocks, row by row, because memory is fastest with one stream of stores. Returns
+// where the blocks end.
+template <class Wide>
+template <GatherStrategy kStrategy, int kCycle>
+MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end,
+                                               const Copied& rows) const {
+  const int64_t step = table_.step(), count = rows.count, row_step = rows.step;
+  const auto load_places = [index = table_.all_indices(), step](const Block& block) {
+    return Places<Wide, 1, kStrategy>(index + block.index, step);
+  };
+  const BlockRun<kCycle, Wide, decltype(load_places)> blocks(table_, first, end, load_places);
+  const IndexedRows<Wide> sources = rows.sources;
+  Wide* target = rows.target;
+  for (int64_t row = 0; row < count; ++row, target += row_step) {
+    const Wide* source = sources[row];
+    blocks.each([&](const auto& places, int64_t low, int64_t at) {
+      V x[1];
+      places.pick([&](int64_t i) { return load(source + low + i); }, x);
+      store(target + at, x[0]);
+    });
+  }
+  return blocks.stop();
+}
+
+// kTaps: 0 for a copy.
+template <class Wide>
+template <int kTaps>
+MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
+                                                             const Wide* source) const {
+  constexpr int kValues = kTaps > 1 ? kTaps : 1;
+  const Wide* from = source + block.low;
+  const int32_t* index = table_.index(block);
+  V x[4] = {};
+  if (block.strategy == Strategy::Scalar) {
+    for (int k = 0; k < kValues; ++k) {
+      if constexpr (kPermutes<Wide>) {
+        x[k] = gather_lanes(from, load_as<Index<Wide>>(index + k * L));
+      } else {
+        Wide part[L];
+        for (int64_t i = 0; i < L; ++i) part[i] = from[index[k * L + i]];
+        x[k] = load(part);
+      }
+    }
+  } else if constexpr (kPermutes<Wide>) {
+    if (block.strategy == Strategy::TwoLoadsAnyOrder) {
+      const V low = load(from), high = load(from + block.second);
+      for (int k = 0; k < kValues; ++k) {
+        x[k] = permute(low, high, load_as<Index<Wide>>(index + k * L));
+      }
+    } else {
+      with_strategy(block, [&](auto strategy) MYOPS_INLINED {
+        const Places<Wide, kValues, strategy> places(index, table_.step());
+        places.pick([&](int64_t at) MYOPS_INLINED { return load(from + at); }, x);
+      });
+    }
+  }
+  if constexpr (kTaps == 0) return x[0];
+  const Wide* weight = table_.weight(block);
+  V total = load(weight) * x[0];
+  for (int k = 1; k < kValues; ++k) total = fma(load(weight + k * L), x[k], total);
+  return total;
 }
 
 }  // namespace myops::resize::MYOPS_ISA
-
-#include "gather_block.h"
-#include "gather_copy.h"

@@ -69,28 +69,29 @@ class BlockSum {
   Vector<Wide> weight_[kTaps];
 };
 
-// Calls run(strategy, cycle), both constants, for a block with a strategy from OneLoad to
-// ThreeLoadsPerTap.
-template <bool kCopies, class Block, class Run>
-MYOPS_INLINE int64_t with_strategy(const Block& block, const Run& run) {
+// Calls run(strategy), a constant, for a block with a strategy from OneLoad to ThreeLoadsPerTap.
+template <class Block, class Run>
+MYOPS_INLINE auto with_strategy(const Block& block, const Run& run) {
   using Strategy = GatherStrategy;
-  const auto with_cycle = [&](auto strategy) {
-    if (block.cycle == 1) return run(strategy, std::integral_constant<int, 1>());
-    if (block.cycle == 2) return run(strategy, std::integral_constant<int, 2>());
-    if (block.cycle == 3) return run(strategy, std::integral_constant<int, 3>());
-    if constexpr (kCopies && strategy == Strategy::OneLoad) {
-      if (block.cycle == 9) return run(strategy, std::integral_constant<int, 9>());
-    }
-    return run(strategy, std::integral_constant<int, 0>());
-  };
   if (block.strategy == Strategy::OneLoad)
-    return with_cycle(std::integral_constant<Strategy, Strategy::OneLoad>());
+    return run(std::integral_constant<Strategy, Strategy::OneLoad>());
   if (block.strategy == Strategy::LoadPerTap)
-    return with_cycle(std::integral_constant<Strategy, Strategy::LoadPerTap>());
-  constexpr std::integral_constant<int, 0> never;
+    return run(std::integral_constant<Strategy, Strategy::LoadPerTap>());
   if (block.strategy == Strategy::TwoLoadsPerTap)
-    return run(std::integral_constant<Strategy, Strategy::TwoLoadsPerTap>(), never);
-  return run(std::integral_constant<Strategy, Strategy::ThreeLoadsPerTap>(), never);
+    return run(std::integral_constant<Strategy, Strategy::TwoLoadsPerTap>());
+  return run(std::integral_constant<Strategy, Strategy::ThreeLoadsPerTap>());
+}
+
+// Calls run(cycle), a constant, for a block of copies: see Block.
+template <GatherStrategy kStrategy, class Block, class Run>
+MYOPS_INLINE int64_t with_cycle(const Block& block, const Run& run) {
+  if constexpr (kStrategy == GatherStrategy::OneLoad) {
+    if (block.cycle == 1) return run(std::integral_constant<int, 1>());
+    if (block.cycle == 2) return run(std::integral_constant<int, 2>());
+    if (block.cycle == 3) return run(std::integral_constant<int, 3>());
+    if (block.cycle == 9) return run(std::integral_constant<int, 9>());
+  }
+  return run(std::integral_constant<int, 0>());
 }
 
 // The run of blocks from `first` on, up to `end`. load(block) loads the tables of a block;
@@ -153,11 +154,17 @@ class BlockRun {
   std::array<Tables, kCycle> tables_;
 };
 
-// Loads and runs in one call, for one row. Returns where the run ends.
-template <int kCycle, class Wide, class Load, class Make>
-MYOPS_INLINE int64_t for_blocks(const GatherTable<Wide>& table, int64_t first, int64_t end,
-                                const Load& load, const Make& make) {
-  const BlockRun<kCycle, Wide, Load> blocks(table, first, end, load);
+// Calls make(block, low, at) for each block of a run of sums. Returns where the run ends.
+template <int kTaps, GatherStrategy kStrategy, class Wide, class Make>
+MYOPS_INLINE int64_t for_sums(const GatherTable<Wide>& table, int64_t first, int64_t end,
+                              const Make& make) {
+  using Block = typename GatherTable<Wide>::Block;
+  const int32_t* index = table.all_indices();
+  const Wide* weight = table.all_weights();
+  const auto load_sum = [index, weight, step = table.step()](const Block& block) MYOPS_INLINED {
+    return BlockSum<Wide, kTaps, kStrategy>(index + block.index, weight + block.weight, step);
+  };
+  const BlockRun<0, Wide, decltype(load_sum)> blocks(table, first, end, load_sum);
   blocks.each(make);
   return blocks.stop();
 }

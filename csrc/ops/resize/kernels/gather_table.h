@@ -10,7 +10,6 @@
 //                      repeat
 //   Scalar             anything else, such as sources shorter than a vector: element by element, or
 //                      by the instruction that gathers
-//   ScalarWideIndex    farther apart than an int32 of a table can express: no tables
 //
 // The order matters: up to ThreeLoadsPerTap a loop makes several blocks (gather_loops.h).
 // All outputs have as many taps: one, two or four. An element is one of the row: output * step +
@@ -32,8 +31,7 @@ enum class GatherStrategy : uint8_t {
   TwoLoadsPerTap,
   ThreeLoadsPerTap,
   TwoLoadsAnyOrder,
-  Scalar,
-  ScalarWideIndex
+  Scalar
 };
 
 // A vector that begins with a cache line: a table whose parts lie in two lines each takes a third
@@ -65,22 +63,18 @@ class GatherTable {
     int32_t run;            // blocks from here on, this one included, that one loop makes
     int32_t shift;          // from the `low` of one to that of the same place in the next cycle
     Strategy strategy;
-    // After so many blocks the tables of the run come again: 1, 2, 3, 9 (of copies) or 0, never.
+    // After so many blocks the tables of a run of copies come again: 1, 2, 3, 9 or 0, never.
     uint8_t cycle;
   };
-  struct Element {
-    const int64_t* index;
-    const Wide* weight;
-    int64_t count, step, channel;
-    int64_t source(int64_t k) const { return index[k] * step + channel; }
-  };
-
   // Whether a few channels, innermost, are resampled together with the axis next to them.
-  static bool supports(int64_t channels) { return channels < 8; }
+  static bool within_rows(int64_t channels) { return channels < 8; }
+  // Whether the int32 of a table can express how far a block reaches.
+  static bool supports(const TapTable<Wide>& taps, int64_t step) {
+    return within_rows(step) && (taps.high - taps.low + 1) * step <= kFarthest;
+  }
 
   // `step`: elements from one index of the axis to the next.
   GatherTable(const TapTable<Wide>& taps, int64_t step) : taps_(taps), step_(step) {
-    if (!supports(step)) return;
     const int64_t blocks = (elements() + L - 1) / L;
     blocks_.reserve(static_cast<size_t>(blocks));
     for (int64_t block = 0; block < blocks; ++block) add_block(block * L);
@@ -112,11 +106,6 @@ class GatherTable {
   const Wide* weight(const Block& block) const { return weight_.data() + block.weight; }
   const int32_t* all_indices() const { return index_.data(); }
   const Wide* all_weights() const { return weight_.data(); }
-  Element element(int64_t at) const {
-    const int64_t output = step_ == 1 ? at : at / step_, first = taps_.first[output];
-    return {taps_.index.data() + first, taps_.weight.data() + first, taps_.count(output), step_,
-            at - output * step_};
-  }
 
  private:
   static constexpr int64_t L = kLanes<Wide>;
@@ -140,13 +129,6 @@ class GatherTable {
 
   void add_block(int64_t begin);
   void find_runs();
-  void find_plain_runs() {
-    for (size_t i = blocks_.size(); i-- > 0;) {
-      Block& block = blocks_[i];
-      const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].strategy == block.strategy;
-      block.run = follows ? blocks_[i + 1].run + 1 : 1;
-    }
-  }
   template <int kTaps>
   Few gather_few(int64_t begin) const;
   void fill_tables(Block& block, const Few& few_taps);
@@ -188,9 +170,7 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   const bool farther =
       neighbours && most - tap_span - least < 3 * L && tap_span + 3 * L <= source_size;
   const bool stays_farther = farther && before == Strategy::ThreeLoadsPerTap;
-  if (most - least > kFarthest) {
-    block.strategy = Strategy::ScalarWideIndex;
-  } else if (most - least < L && L <= source_size && !stays_near) {
+  if (most - least < L && L <= source_size && !stays_near) {
     block.strategy = Strategy::OneLoad;
     block.low = std::min(least, high() - L);
     // Copies of a doubling or tripling: a whole vector of the source serves two or three blocks.
@@ -245,6 +225,87 @@ auto GatherTable<Wide>::gather_few(int64_t begin) const -> Few {
   return few;
 }
 
-}  // namespace myops::resize::MYOPS_ISA
+// Reuses the tables of the previous block, or with channels those of as many blocks before, if they
+// are equal: with a factor like 2 all are equal, or every other one of copies. With 3 and 1.5 the
+// distance is three times as large.
+template <class Wide>
+void GatherTable<Wide>::fill_tables(Block& block, const Few& few_taps) {
+  const int64_t width = taps_.width;
+  const bool each = block.strategy == Strategy::OneLoad ||
+                    block.strategy == Strategy::TwoLoadsAnyOrder ||
+                    block.strategy == Strategy::Scalar;
+  const int64_t size = each ? width * L : L;
+  new_index_.resize(static_cast<size_t>(size));
+  const auto low = block.low, second = block.second;
+  int32_t* index = new_index_.data();
+  for (int64_t i = 0; i < size; ++i) index[i] = static_cast<int32_t>(few_taps.from[i] - low);
+  if (block.strategy == Strategy::TwoLoadsAnyOrder) {
+    for (int64_t i = 0; i < size; ++i) {
+      if (index[i] >= L) index[i] += static_cast<int32_t>(L - second);
+    }
+  }
+  new_weight_.assign(few_taps.weight, few_taps.weight + width * L);
+  block.index = share(index_, block, &Block::index, new_index_);
+  block.weight = share(weight_, block, &Block::weight, new_weight_);
+}
 
-#include "gather_fill.h"
+// Finds the blocks that one loop makes. With a factor like 2 all blocks of copies but those at the
+// edges have equal tables, or every other one. With 3 and 1.5, or with three channels, they repeat
+// after three blocks, with three channels and 3 after nine. Such tables are loaded once for several
+// rows. (Sums were not faster with it.)
+template <class Wide>
+void GatherTable<Wide>::find_runs() {
+  constexpr int64_t kFew = 4;  // blocks, which are not faster with shared tables
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // of the members of Block
+  struct Repeat {
+    int64_t cycle;
+    int64_t count = 0;  // of blocks from here on
+    int64_t shift = 0;
+  };
+  Repeat repeats[] = {{1}, {2}, {3}, {9}};
+  const bool cycles = width() == 1 && kernel_enabled("resize.gather_cycles");
+  for (size_t i = blocks_.size(); i-- > 0;) {
+    Block& block = blocks_[i];
+    const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].strategy == block.strategy;
+    const bool goes_on = follows && blocks_[i + 1].cycle == 0 && blocks_[i + 1].run < kMost;
+    block.run = goes_on ? blocks_[i + 1].run + 1 : 1;
+    if (!cycles) continue;
+    for (Repeat& repeat : repeats) {
+      repeat.count = follows && block.strategy == Strategy::OneLoad ? repeat.count + 1 : 1;
+      if (repeat.count <= repeat.cycle) continue;
+      const Block& next = blocks_[i + static_cast<size_t>(repeat.cycle)];
+      const int64_t shift = next.low - block.low;
+      const bool fits = shift <= kMost && -shift <= kMost;
+      if (!fits || block.index != next.index) {
+        repeat.count = repeat.cycle;
+      } else if (repeat.count > repeat.cycle + 1 && shift != repeat.shift) {
+        repeat.count = repeat.cycle + 1;
+      }
+      repeat.shift = shift;
+      if (repeat.count < kFew || block.cycle != 0) continue;
+      block.cycle = static_cast<uint8_t>(repeat.cycle);
+      block.run = static_cast<int32_t>(std::min(repeat.count, kMost));
+      block.shift = static_cast<int32_t>(shift);
+    }
+  }
+}
+
+template <class Wide>
+template <class T>
+int64_t GatherTable<Wide>::share(InLines<T>& all, const Block& block, int64_t Block::* place,
+                                 const std::vector<T>& table) {
+  const auto size = static_cast<int64_t>(table.size());
+  const auto made = static_cast<int64_t>(blocks_.size());
+  for (const int64_t back : {int64_t{1}, step_, int64_t{2}, int64_t{3}, 3 * step_}) {
+    if (back > made || blocks_[made - back].strategy != block.strategy) continue;
+    const int64_t earlier = blocks_[made - back].*place;
+    if (earlier + size <= static_cast<int64_t>(all.size()) &&
+        std::memcmp(table.data(), all.data() + earlier, table.size() * sizeof(T)) == 0) {
+      return earlier;
+    }
+  }
+  all.insert(all.end(), table.begin(), table.end());
+  return static_cast<int64_t>(all.size()) - size;
+}
+
+}  // namespace myops::resize::MYOPS_ISA

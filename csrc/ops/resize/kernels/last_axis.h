@@ -41,11 +41,11 @@ struct LastAxisTables {
   }
 
   // Whether a few channels, innermost, are resampled together with the axis next to them.
-  static bool within_rows(int64_t channels) { return GatherTable<Wide>::supports(channels); }
+  static bool within_rows(int64_t channels) { return GatherTable<Wide>::within_rows(channels); }
   template <class T>
   static bool prefers_gather(const TapTable<Wide>& taps, int64_t channels) {
-    return kPermutes<Wide> && std::is_same_v<T, Wide> && within_rows(channels) &&
-           (taps.width == 2 || taps.width == 4);
+    return kPermutes<Wide> && std::is_same_v<T, Wide> &&
+           GatherTable<Wide>::supports(taps, channels) && (taps.width == 2 || taps.width == 4);
   }
 };
 

@@ -37,8 +37,7 @@ struct RowBatch {
   Wide* target;
 };
 
-// Whether rows of so many elements are made in batches. The tables of longer rows stay in
-// registers; with AVX2 such rows are faster one by one.
+// Whether rows of so many elements are made in batches. Longer ones are faster one by one.
 template <class Wide>
 bool makes_row_batches(int64_t row) {
   return kPermutes<Wide> && kernel_enabled("resize.row_batch") && row <= 16 * kLanes<Wide>;
@@ -62,18 +61,12 @@ MYOPS_NOINLINE int64_t run_row_batch(const GatherTable<Wide>& table, int64_t fir
   using V = Vector<Wide>;
   constexpr int64_t L = kLanes<Wide>;
   const RowBatch<Wide> batch = given;
-  const int64_t step = table.step(), size = table.elements();
-  const int32_t* index = table.all_indices();
-  const Wide* weight = table.all_weights();
+  const int64_t size = table.elements();
   const int64_t rows_read = batch.index[2 * batch.count - 1] - batch.index[0] + 1;
   const PrefetchRange next{batch.source + rows_read * batch.size,
                            rows_read * batch.size * static_cast<int64_t>(sizeof(Wide)) / size};
-  return for_blocks<0>(
-      table, first, size,
-      [&](const auto& block) MYOPS_INLINED {
-        return BlockSum<Wide, 2, kStrategy>(index + block.index, weight + block.weight, step);
-      },
-      [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
+  return for_sums<2, kStrategy>(
+      table, first, size, [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
         const Wide* from = opaque(batch.source + low);
         Wide* to = opaque(batch.target + at);
         const Wide* written_next = batch.target + (size + at) * batch.count;
@@ -106,17 +99,16 @@ void sum_row_batch(const Gather<Wide>& gather, const RowBatch<Wide>& batch) {
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
       if (count == L && block.strategy <= GatherStrategy::ThreeLoadsPerTap) {
-        first = with_strategy<false>(block, [&](auto strategy, auto) {
-          return run_row_batch<strategy>(table, first, batch);
-        });
+        first = with_strategy(
+            block, [&](auto strategy) { return run_row_batch<strategy>(table, first, batch); });
         continue;
       }
     }
     for (int64_t row = 0; row < batch.count; ++row) {
       const Wide* from = batch.source + (batch.index[2 * row] - batch.index[0]) * batch.size;
       const Wide* weights = batch.weights + 2 * row;
-      const auto a = gather.template block_of<2>(block, first, from);
-      const auto b = gather.template block_of<2>(block, first, from + batch.size);
+      const auto a = gather.template block_of<2>(block, from);
+      const auto b = gather.template block_of<2>(block, from + batch.size);
       Wide part[L];
       store(part, fma(broadcast(weights[1]), b, broadcast(weights[0]) * a));
       std::copy(part, part + count, batch.target + row * table.elements() + first);

@@ -28,11 +28,11 @@ MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
 // Makes the whole blocks of one strategy from `first` on; returns their end. With kRowsFirst:
 // sum(weights[0] * rows[0] + weights[1] * rows[1]), for one row; otherwise
 // weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
-template <GatherStrategy kStrategy, int kCycle, bool kRowsFirst, int kRows, class Wide>
+template <GatherStrategy kStrategy, bool kRowsFirst, int kRows, class Wide>
 int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const RowPair<Wide>& pair) {
   static_assert(!kRowsFirst || kRows == 1);
   using V = Vector<Wide>;
-  const int64_t step = table.step(), size = table.elements();
+  const int64_t size = table.elements();
   const Wide *a = pair.rows[0], *b = pair.rows[1];
   Wide* const target = pair.target;
   const bool non_temporal = pair.non_temporal;
@@ -41,18 +41,12 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const RowPair<Wi
     weight_a[k] = broadcast(pair.weights[2 * k]);
     weight_b[k] = broadcast(pair.weights[2 * k + 1]);
   }
-  const int32_t* index = table.all_indices();
-  const Wide* weight = table.all_weights();
   const auto put = [&](int64_t at, const V& total) MYOPS_INLINED {
     if (non_temporal) return stream(target + at, total);
     store(target + at, total);
   };
-  return for_blocks<kCycle>(
-      table, first, size,
-      [&](const auto& block) MYOPS_INLINED {
-        return BlockSum<Wide, 2, kStrategy>(index + block.index, weight + block.weight, step);
-      },
-      [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
+  return for_sums<2, kStrategy>(
+      table, first, size, [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
         const Wide *from_a = opaque(a + low), *from_b = opaque(b + low);
         if constexpr (kRowsFirst) {
           put(at, block.of([&](int64_t i) MYOPS_INLINED {
@@ -78,8 +72,8 @@ void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scrat
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
       if (count == L && block.strategy <= GatherStrategy::ThreeLoadsPerTap) {
-        first = with_strategy<false>(block, [&](auto strategy, auto cycle) {
-          return run_pair<strategy, cycle, kRowsFirst, kRows>(table, first, pair);
+        first = with_strategy(block, [&](auto strategy) {
+          return run_pair<strategy, kRowsFirst, kRows>(table, first, pair);
         });
         continue;
       }
@@ -92,10 +86,10 @@ void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scrat
     if constexpr (kRowsFirst) {
       const Wide* rows[2] = {pair.rows[0] + block.low, pair.rows[1] + block.low};
       sum_few<2>(rows, pair.weights, block.high - block.low, false, scratch_row + block.low);
-      put(0, gather.template block_of<2>(block, first, scratch_row));
+      put(0, gather.template block_of<2>(block, scratch_row));
     } else {
-      const auto a = gather.template block_of<2>(block, first, pair.rows[0]);
-      const auto b = gather.template block_of<2>(block, first, pair.rows[1]);
+      const auto a = gather.template block_of<2>(block, pair.rows[0]);
+      const auto b = gather.template block_of<2>(block, pair.rows[1]);
       for (int k = 0; k < kRows; ++k) {
         put(k, fma(broadcast(pair.weights[2 * k + 1]), b, broadcast(pair.weights[2 * k]) * a));
       }

@@ -50,7 +50,8 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
     const Level<Wide>& last = tables->plan.levels.back();
     const bool sums = kBackward || settings.mode != Mode::Nearest;
     const bool moves = !sums && std::is_same_v<T, Wide> && kPermutes<Wide> &&
-                       !last.taps.has_empty && Gather<Wide>::supports(last.in_volume) &&
+                       !last.taps.has_empty &&
+                       GatherTable<Wide>::supports(last.taps, last.in_volume) &&
                        last.taps.output * last.in_volume >= kLanes<Wide> &&
                        kernel_enabled("resize.nearest_gather");
     if constexpr (kPermutes<Wide>) {

@@ -41,7 +41,7 @@ struct Plan {
     const size_t element = sizeof(T);
     const Level<Weight>& last = levels.back();
     const int64_t row = levels.size() > 1 ? levels[levels.size() - 2].out_volume
-                        : GatherTable<Weight>::supports(last.out_volume)
+                        : GatherTable<Weight>::within_rows(last.out_volume)
                             ? last.taps.output * last.out_volume
                             : last.out_volume;
     return stores_for(bytes(element)) == Stores::NonTemporal &&
@@ -55,7 +55,7 @@ struct Plan {
     const Level<Weight>& level = levels[depth];
     return depth + 2 == levels.size() && level.blocks == 1 && level.taps.width == 2 &&
            levels.back().taps.width == 2 &&
-           (kPermutes<Weight> || !GatherTable<Weight>::supports(levels.back().in_volume));
+           (kPermutes<Weight> || !GatherTable<Weight>::within_rows(levels.back().in_volume));
   }
 
   // The number of rows of the last level in a result that is not empty.
