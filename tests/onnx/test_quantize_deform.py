@@ -14,6 +14,7 @@ from precision_models import by_name, check, model, node, run, value, weight
 
 import myops
 import myops.onnx
+from myops.onnx.precision import int8
 from myops.onnx.precision.integer_ops import declared
 from myops.onnx.precision.losses import relative_l2
 
@@ -72,7 +73,8 @@ def test_deform_conv2d_runs_on_integers(activations: str, per_channel: bool) -> 
     assert settings["mask_limit"] == pytest.approx(most)
     assert 1.2 < most < 2
     assert settings["pads"] == [1] * 4
-    assert 1e-4 < result.losses["y"] < 0.1
+    # Without VNNI, sums in ONNX Runtime's own convolutions saturate, because weights have 8 bits here.
+    assert 1e-4 < result.losses["y"] < (0.1 if int8._has_vnni() else 0.2)
     # No node reads the float weights or dequantizes the new ones.
     assert "W2" not in weights
     assert weights.keys() <= {name for item in result.model.graph.node for name in item.input}
