@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -18,7 +19,8 @@ from docs_site import site  # noqa: F401  (fixtures)
 from installed import python, wheel  # noqa: F401
 from tutorial import tutorial  # noqa: F401
 
-from myops.onnx.exporting.parsed_functions import functions_parsed_once
+from myops.onnx.exporting.computed_once import computed_once
+from myops.ort import _extensions
 
 SEED = 20240229
 # These compile for a minute or more. They run first, because at the end one process would wait for
@@ -42,9 +44,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Exports of tests that call torch themselves are as quick as those of `myops.onnx.export`."""
-    parsing = functions_parsed_once()
-    parsing.__enter__()
-    session.config.add_cleanup(lambda: parsing.__exit__(None, None, None))
+    exports = computed_once()
+    exports.__enter__()
+    session.config.add_cleanup(lambda: exports.__exit__(None, None, None))
+    with contextlib.suppress(ImportError):
+        _extensions.load()  # before a test file imports it, which would slow down child processes
 
 
 def pytest_collection_finish() -> None:

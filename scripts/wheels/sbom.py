@@ -21,7 +21,6 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.license import DisjunctiveLicense, LicenseExpression
 from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 LLVM = "https://llvm.org/"
@@ -57,6 +56,9 @@ def make(
 
 def check(text: str) -> None:
     """Raises ValueError unless a text is valid CycloneDX 1.6."""
+    # Imported here, because its grammars of URLs take three seconds.
+    from cyclonedx.validation.json import JsonStrictValidator
+
     problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     if problem is not None:
         raise ValueError(f"the bill of materials is not valid: {problem}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from fractions import Fraction
@@ -12,7 +13,6 @@ import onnx
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.testing._internal.common_methods_invocations import op_db
 
 import myops
 import myops.ort
@@ -140,19 +140,32 @@ def test_nearest_equals_torch_for_every_ratio(mode: str) -> None:
             assert torch.equal(myops.interpolate(part, size=length, mode=mode), expected)
 
 
-def opinfo_samples() -> list[Any]:
-    names = {"nn.functional.interpolate", "nn.functional.upsample_nearest",
-             "nn.functional.upsample_bilinear"}  # fmt: skip
-    return [
-        pytest.param(info, id=f"{info.name}-{info.variant_test_name}")
-        for info in op_db
-        if info.name in names
-    ]
+OPINFOS = [
+    *(f"nn.functional.interpolate-{mode}" for mode in ("nearest", "nearest-exact", "linear",
+      "bilinear", "bicubic", "trilinear", "area")),
+    "nn.functional.upsample_nearest-",
+    "nn.functional.upsample_bilinear-",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("info", opinfo_samples())
-def test_sample_inputs_of_torch_equal_torch(info: Any) -> None:
+@functools.cache
+def opinfos() -> dict[str, Any]:
+    # Imported here, because it takes three seconds, in each process of the tests.
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    found = {f"{info.name}-{info.variant_test_name}": info for info in op_db}
+    prefixes = ("nn.functional.interpolate", "nn.functional.upsample")
+    return {name: info for name, info in found.items() if name.startswith(prefixes)}
+
+
+def test_no_samples_of_torch_are_left_out() -> None:
+    assert sorted(opinfos()) == sorted(OPINFOS)
+
+
+@pytest.mark.parametrize("name", OPINFOS)
+def test_sample_inputs_of_torch_equal_torch(name: str) -> None:
     """torch's own sample inputs."""
+    info = opinfos()[name]
     count = 0
     for item in info.sample_inputs("cpu", torch.float32):
         options = dict(item.kwargs)

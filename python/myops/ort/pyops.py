@@ -47,7 +47,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -56,10 +56,7 @@ import onnxruntime
 from myops import _dtypes, _libraries, _numpy_call
 from myops._description import AttributeInfo, OpInfo
 from myops.onnx.schema import ELEMENT_TYPES
-from myops.ort import _pyop_models, _session
-
-if TYPE_CHECKING:
-    import onnxruntime_extensions
+from myops.ort import _extensions, _pyop_models, _session
 
 _enabled: dict[str, set[str]] = {}  # domain -> the ops that enable_pyops has registered
 _callable: set[str] = set()  # domains of the ops that pyop_session can run
@@ -68,19 +65,18 @@ _numbers = itertools.count()
 _failures: dict[int, Exception] = {}
 
 
-def _extensions() -> onnxruntime_extensions:
+def _package() -> Any:
     try:
-        import onnxruntime_extensions
+        return _extensions.load()
     except ImportError as error:
         raise ImportError(
             "PyOps need onnxruntime-extensions; get it with `pip install 'myops[pyops]'`"
         ) from error
-    return onnxruntime_extensions
 
 
 def extensions_library() -> str:
     """The custom-op library of onnxruntime-extensions, through which PyOps come into a session."""
-    return _extensions().get_library_path()
+    return _package().get_library_path()
 
 
 def is_enabled() -> bool:
@@ -111,7 +107,7 @@ def enable_pyops() -> list[str]:
         >>> options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
         >>> session = onnxruntime.InferenceSession("add.onnx", options)
     """
-    kinds = _extensions().PyCustomOpDef
+    kinds = _package().PyCustomOpDef
     before = {domain: set(names) for domain, names in _enabled.items()}
     first = [i for i in _libraries.nodes() if not i.is_variadic and not _has_versions(i)]
     for info in first:
@@ -148,7 +144,7 @@ def _define(
 ) -> None:
     """One PyOp for each combination of dtypes; `body` also gets the dtypes of the outputs."""
     for inputs, outputs in _pyop_models.signatures(info):
-        _extensions().onnx_op(
+        _package().onnx_op(
             op_type=f"{domain}::{info.onnx_type}",
             inputs=[ELEMENT_TYPES[dtype] for dtype in inputs],
             outputs=[ELEMENT_TYPES[dtype] for dtype in outputs],
@@ -204,7 +200,7 @@ def _attribute(info: OpInfo, item: AttributeInfo, value: Any) -> Any:
 
 def _define_pyops() -> None:
     """The PyOps of the private domains; each once, as ONNX Runtime keeps pointers to them."""
-    kinds = _extensions().PyCustomOpDef
+    kinds = _package().PyCustomOpDef
     for info in _libraries.nodes():
         counts: set[Any] = {None}
         if info.is_variadic:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from myops import _dtypes
+from myops.ort import _extensions
 from myops.testing.calls import CallOutcome, OpCall, refusal
 from myops.testing.models import between_nodes, feeds, node_model, output_dtypes
 from myops.testing.op_under_test import OpUnderTest
@@ -147,7 +148,7 @@ def _outcome(run: Callable[[], list[np.ndarray]]) -> CallOutcome:
 def has_pyops() -> bool:
     """Whether onnxruntime-extensions is installed."""
     try:
-        import onnxruntime_extensions  # noqa: F401
+        _extensions.load()
     except ImportError:
         return False
     return True

@@ -21,8 +21,8 @@ from torch.utils import _pytree as pytree
 
 import myops
 from myops.onnx.exporting import exact_doubles, exact_optimizer, linspace
+from myops.onnx.exporting.computed_once import computed_once
 from myops.onnx.exporting.inputs import NUMBERS, Inputs
-from myops.onnx.exporting.parsed_functions import functions_parsed_once
 from myops.onnx.exporting.recorded import Recorded, recording_torch_export, recording_trace
 from myops.onnx.exporting.torch_arguments import ExporterSettings
 from myops.onnx.graph import scopes
@@ -128,7 +128,7 @@ def _call_dynamo(
     opset: int,
     settings: ExporterSettings,
 ) -> Any:
-    with registry.exporting(opset), functions_parsed_once():
+    with registry.exporting(opset), computed_once():
         return torch.onnx.export(
             model,
             _positional(inputs.args, inputs.kwargs),

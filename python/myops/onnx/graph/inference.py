@@ -90,13 +90,13 @@ _ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.
 
 def session(model: onnx.ModelProto, options: Any, more_libraries: Sequence[Any] = ()) -> Any:
     """A session with our ops and, if the model needs them, those of onnxruntime-extensions."""
-    from myops.ort import _session
+    from myops.ort import _extensions, _session
 
     domains = {node.domain for graph in graphs_of(model.graph) for node in graph.node}
     libraries = list(more_libraries)
     if domains & {"ai.onnx.contrib", "com.microsoft.extensions"}:
         try:
-            import onnxruntime_extensions
+            onnxruntime_extensions = _extensions.load()
         except ImportError as error:
             raise ImportError(
                 "the model has nodes of onnxruntime-extensions; get it with "
