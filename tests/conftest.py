@@ -19,6 +19,7 @@ from docs_site import site  # noqa: F401  (fixtures)
 from installed import python, wheel  # noqa: F401
 from tutorial import tutorial  # noqa: F401
 
+from myops._torch import seeds
 from myops.onnx.exporting.computed_once import computed_once
 from myops.ort import _extensions
 
@@ -81,7 +82,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
     """Each test has the same random numbers in any order of the tests."""
-    torch.manual_seed(SEED)
+    seeds.seed(SEED)
     np.random.seed(SEED)
     threads = torch.get_num_threads()
     yield

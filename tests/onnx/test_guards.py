@@ -282,10 +282,12 @@ def test_export_restores_the_model_and_the_random_state() -> None:
             return x * 2
 
     module, x = Counts(), torch.ones(2)
-    state = torch.get_rng_state()
+    torch.manual_seed(3)
+    state, for_cuda = torch.get_rng_state(), torch.cuda._lazy_seed_tracker.get_calls()
     with pytest.warns(ExportCheckWarning, match="forward changes 'calls'"):
         export(module, x)
     assert torch.equal(torch.get_rng_state(), state)
+    assert torch.cuda._lazy_seed_tracker.get_calls() == for_cuda  # the seeds for its start
     assert torch.equal(x, torch.ones(2))
     assert module.calls == 0
 

@@ -16,6 +16,7 @@ import torch
 
 from myops._description import OpInfo
 from myops._names import choose
+from myops._torch import seeds
 from myops.testing.cases import Case, identifiers
 from myops.testing.families import FAMILIES, ON_DEVICE, REFUSED, WRITING
 from myops.testing.op_under_test import OpUnderTest, op_under_test
@@ -101,7 +102,7 @@ class Suite:
         tally = Tally(self.tested.name, family, case)
         function = REFUSED if self.named[case].refused else self.families[family]
         trial = Trial(self.tested, self.named[case], self.runtimes, self.settings, tally)
-        torch.manual_seed(_SEED)
+        seeds.seed(_SEED)
         start = time.perf_counter()
         try:
             function(trial)

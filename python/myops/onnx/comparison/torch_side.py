@@ -13,6 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from myops._torch import seeds
 from myops.onnx.comparison.trees import copied, leaves, to_array
 from myops.onnx.graph.torchscript_scopes import Stack
 
@@ -224,7 +225,7 @@ def untouched(model: torch.nn.Module) -> Iterator[None]:
     as before."""
     training = [module for module in model.modules() if module.training]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    with torch.random.fork_rng(devices=[]):
+    with seeds.restored():
         for module in training:
             module.training = False
         try:

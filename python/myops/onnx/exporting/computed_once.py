@@ -7,6 +7,8 @@ time that the export of a small model takes.
 - It lists the operators that torch composes of others, three times in a call. For each namespace of
   torch.ops it asks the dispatcher for all such operators of all namespaces. Here it asks once for
   each list.
+- It registers a kernel for hundreds of them by a local function, whose type annotations are computed
+  each time. typing.Callable has a cache for this, collections.abc.Callable has none.
 
 With a torch or onnxscript that has these functions under other names, exports take longer, but are
 the same.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import typing
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -77,4 +80,5 @@ _REPLACED: list[tuple[str, str, Callable[[Any], Any]]] = [
     ("torch.onnx._internal.exporter._schemas", "op_signature_from_function", _derived),
     ("torch.export.exported_program", "_collect_all_valid_cia_ops", _listed),
     ("torch.export.decomp_utils", "_collect_all_valid_cia_ops", _listed),
+    ("torch._ops", "Callable", lambda _: typing.Callable),
 ]

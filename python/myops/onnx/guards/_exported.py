@@ -18,7 +18,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import myops
-from myops._torch import arrays
+from myops._torch import arrays, seeds
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
 from myops.onnx.graph import files, scopes
@@ -264,9 +264,9 @@ def unchanged(model: Any, changed: set[str] | None = None) -> Iterator[None]:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        with seeds.restored(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.manual_seed(int(time.perf_counter_ns()) % 2**31)  # no two runs alike
+            seeds.seed(time.perf_counter_ns() % 2**31)  # no two runs alike
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
