@@ -7,8 +7,8 @@ time that the export of a small model takes.
 - It lists the operators that torch composes of others, three times in a call. For each namespace of
   torch.ops it asks the dispatcher for all such operators of all namespaces. Here it asks once for
   each list.
-- It registers a kernel for hundreds of them by a local function, whose type annotations are computed
-  each time. typing.Callable has a cache for this, collections.abc.Callable has none.
+- It registers a kernel for hundreds of them by a local function, whose type annotations Python
+  computes each time. typing.Callable has a cache for this, collections.abc.Callable has none.
 
 With a torch or onnxscript that has these functions under other names, exports take longer, but are
 the same.
