@@ -53,7 +53,7 @@ NODE := examples/hosts/node
 PLAYGROUND := examples/playground
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo playground test test-all test-compiled test-python test-cuda test-cuda-sources objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages ray-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel dist test-dist test-newest-torch clean
+.PHONY: demo playground test test-all test-compiled test-python test-cuda test-cuda-sources objects native-tree lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages ray-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel dist test-dist test-newest-torch clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -127,9 +127,7 @@ test-cuda: build
 	PYTHON=$(BIN)/python PYTEST_FLAGS="$(PYTEST_FLAGS)" sh scripts/test_on_gpu.sh
 
 CUDA_TESTS = build/native/tests/native/cuda/myops_cuda_tests
-test-cuda-sources: objects
-	$(CONFIGURE) -B build/native -DMYOPS_OBJECTS=$(abspath $(OBJECTS))
-	$(CMAKE) --build build/native --target myops_cuda_tests
+test-cuda-sources: native-tree
 	PYTHON=$(PYTHON) sh scripts/compile_cuda_sources.sh $(CUDA_TESTS)
 
 # Uses the times of the last run. Tests that did not run keep their lines in tests/slow_tests.txt.
@@ -157,9 +155,11 @@ OBJECTS = build/objects
 objects: build
 	@test -e $(OBJECTS)/csrc/core/invoke.o || $(BIN)/python setup.py build_ext --inplace
 
-test-native: objects
+native-tree: objects
 	$(CONFIGURE) -B build/native -DMYOPS_OBJECTS=$(abspath $(OBJECTS))
 	$(CMAKE) --build build/native
+
+test-native: native-tree
 	$(CTEST) build/native
 	MYOPS_ISA=portable $(CTEST) build/native --tests-regex "kernel_tests|shapes"
 
@@ -167,7 +167,7 @@ test-native: objects
 # and the fuzzer makes random calls instead. In a third tree the tests of the kernels are compiled at
 # -O2, because GCC 12 once dropped stores at -O2 that it kept at -O3.
 CLANG := $(shell PATH=$(CCACHE):$$PATH command -v clang++)
-SANITIZED = $(CONFIGURE) $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG))
+SANITIZED = $(CONFIGURE) -DMYOPS_IDLE_OBJECTS=$(abspath $(OBJECTS)) $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG))
 test-sanitizers: objects
 	@$(if $(CLANG),,echo "no clang++: GCC's sanitizers, and random calls in place of libFuzzer" >&2)
 	$(SANITIZED) -B build/address -DMYOPS_SANITIZE=address,undefined
@@ -194,7 +194,7 @@ test-arm: $(READY)
 
 # build/fuzz-corpus contains the inputs that earlier runs found; each run begins with them.
 FUZZ = build/address/tests/native/fuzz
-fuzz: build
+fuzz: objects
 	@test -n "$(CLANG)" || { echo "make fuzz needs clang++ and its libFuzzer (on Debian: clang)" >&2; exit 1; }
 	$(SANITIZED) -B build/address -DMYOPS_SANITIZE=address,undefined
 	$(CMAKE) --build build/address --target myops_fuzz_ops myops_each_isa
