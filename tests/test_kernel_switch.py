@@ -36,6 +36,7 @@ for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch
     pairs["short"] = (a[:, :5].clone(), row[:, :5].clone())
     pairs["transposed"] = (a, a.flip(1).t().contiguous().t())
     pairs["gaps"] = (a[:, ::2], a[:, 1:138:2].flip(1)[:, :1].clone())
+    pairs["repeated"] = (a.view(8, 5, 137), a[:5].t().contiguous().t())
     for kind, pair in pairs.items():
         keep(f"add {kind} {dtype}", myops.explain(myops.my_add, *pair))
 x = torch.randn(2, 160, 20, 24, generator=random).requires_grad_(True)
@@ -48,6 +49,13 @@ narrow = torch.randn(16, 16, 3, 3, generator=random).requires_grad_(True)
 result = myops.deform_conv2d(few, offset[:1], narrow, padding=1)
 keep("few", myops.explain(torch.autograd.grad, result, (few, offset, narrow), grad[:1]))
 keep("deform", myops.explain(torch.autograd.grad, y, (x, offset, w), grad))
+for name, channels in (("one block", 16), ("some blocks", 40)):  # of float16
+    leaves = [torch.randn(1, channels, 130, 130), torch.randn(1, 4, 130, 129),
+              torch.randn(3, channels, 1, 2)]
+    leaves[1][:, :, 60:] = -300  # outside of the image
+    leaves = [leaf.half().requires_grad_(True) for leaf in leaves]
+    result = myops.deform_conv2d(*leaves)
+    keep(name, myops.explain(torch.autograd.grad, result, leaves, torch.ones_like(result)))
 arrays = dict(x=x.detach(), w=w.detach(), few=few.detach(), narrow=narrow.detach())
 np.savez(sys.argv[1], **arrays, offset=offset.detach(), grad=grad, **found)
 print(json.dumps(names))
@@ -55,9 +63,13 @@ print(json.dumps(names))
 OFF = {
     "nothing": [],
     "my_add": [
-        f"my_add.{name}" for name in ("contiguous", "repeated_a", "repeated_b", "packed", "tiles")
+        f"my_add.{name}"
+        for name in ("contiguous", "repeated_a", "repeated_b", "packed", "tiles", "in_order")
     ],
-    **{name: [f"deform_conv2d.{name}"] for name in ("with_data_gradient", "cell_tables")},
+    **{
+        name: [f"deform_conv2d.{name}"]
+        for name in ("with_data_gradient", "cell_tables", "narrow_images")
+    },
 }
 Ran = tuple[dict[str, list[str]], dict[str, Any]]
 
@@ -83,7 +95,7 @@ def test_without_the_variable_all_kernels_are_chosen(ran: dict[str, Ran]) -> Non
     assert set(names["few"]) == {"cell_tables"}
     for kind, kernel in {
         "whole": "contiguous", "a": "repeated_a", "b": "repeated_b", "short": "packed",
-        "transposed": "tiles", "gaps": "packed",
+        "transposed": "tiles", "gaps": "packed", "repeated": "in_order",
     }.items():  # fmt: skip
         assert kernel in names[f"add {kind} torch.float32"]
 
@@ -93,6 +105,9 @@ def test_disabled_kernels_do_not_run(ran: dict[str, Ran]) -> None:
         kernels = {kernel for found in ran[title][0].values() for kernel in found}
         assert kernels.isdisjoint(name.partition(".")[2] for name in off)
     assert "jobs" in ran["with_data_gradient"][0]["deform"]
+    for name in ("one block", "some blocks"):  # 16-bit sums of X
+        assert "image_in_bands" in ran["narrow_images"][0][name]
+        assert "image_in_bands" not in ran["nothing"][0][name]
     assert {found[0] for name, found in ran["my_add"][0].items() if "add" in name} <= {
         "strided", "avx2",
     }  # fmt: skip
@@ -100,7 +115,7 @@ def test_disabled_kernels_do_not_run(ran: dict[str, Ran]) -> None:
 
 def test_kernels_with_promised_equal_bits_have_them(ran: dict[str, Ran]) -> None:
     expected = ran["nothing"][1]
-    for title in ("my_add", "with_data_gradient"):
+    for title in ("my_add", "with_data_gradient", "narrow_images"):
         for name, array in ran[title][1].items():
             assert np.array_equal(array, expected[name]), (title, name)
 

@@ -91,9 +91,10 @@ std::string text(const Tensor& tensor) {
   return str(dtype_name(tensor.dtype), " ", tensor.shape, " strides ", tensor.strides);
 }
 
-// The kernel that a line of the report names.
+// The first of these that a line of the report names.
 std::string kernel_of(const std::string& line) {
-  for (const char* name : {"tiles", "packed", "contiguous", "repeated_a", "repeated_b"}) {
+  for (const char* name :
+       {"in_order", "tiles", "packed", "contiguous", "repeated_a", "repeated_b"}) {
     if (line.find(str("\"kernel\": \"", name, "\"")) != std::string::npos) return name;
   }
   return "none";
@@ -194,7 +195,8 @@ int run(Isa isa) {
       check_overwriting<T>(dtype, used);
     });
   }
-  for (const char* name : {"tiles", "packed", "contiguous", "repeated_a", "repeated_b"}) {
+  for (const char* name :
+       {"in_order", "tiles", "packed", "contiguous", "repeated_a", "repeated_b"}) {
     expect(used[name] > 20, str(name, ": only ", used[name], " calls"));
   }
   return finish((std::string("kernels of my_add, ") + isa_name(isa)).c_str());

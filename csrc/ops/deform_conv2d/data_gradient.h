@@ -3,8 +3,8 @@
 // Each task writes some channels of one image, so no two tasks add to the same element of the
 // gradient of X. If an offset group has several tasks, each stores its sums of the position
 // gradients in a slot, and the slots are added in order; to bound their number, tiles are then
-// processed band by band. Sums of 16-bit types are stored in the accumulation type, for part of the
-// image at a time.
+// processed band by band. Sums of 16-bit types are stored in the accumulation type, for whole
+// images if they fit a buffer, otherwise for part of the image at a time.
 #pragma once
 
 #include "tile_gradient.h"
@@ -78,8 +78,10 @@ class DataGradient {
 
  private:
   static constexpr int64_t kParts = 8;  // tasks side by side that need slots
-  static constexpr int64_t kImageBandBytes = 384 * 1024;
-  static constexpr int64_t kImagesBytes = 1024 * 1024;  // of sums of whole images
+  static constexpr int64_t kImageBandBytes = 1024 * 1024;
+  // Of sums of whole images. Bands take up to five times as long on wide images, because a tile is
+  // computed again for each band that it touches.
+  static constexpr int64_t kImagesBytes = 32 * 1024 * 1024;
 
   struct Task {
     int64_t image, offset_group;
@@ -142,15 +144,17 @@ class DataGradient {
     }
   }
 
-  // `image`: where the gradient of X of the offset group is summed, [pixel][channel], or null.
+  // `image`: where the gradient of X of the offset group is summed, [block][pixel][channel], or
+  // null.
   void add_tile(TileGradient<T>& work, const Task& task, int64_t tile, const Range& taps, A* sums,
                 const typename TileGradient<T>::Take& take = nullptr, A* image = nullptr) const {
     work.place(tiling_.at(task.image, tile), task.offset_group, taps);
-    const int64_t length = conv_.channels_per_offset();
+    const int64_t first = task.offset_group * conv_.channels_per_offset();
+    const int64_t pixels = conv_.height * conv_.width;
     for_each_channels(task.channels, [&](const Range& block) {
-      const PixelSums<A> to = image ? PixelSums<A>{image + block.first - task.offset_group * length,
-                                                   1, length, 0, conv_.height * conv_.width}
-                                    : target(task.image, block.first);
+      const PixelSums<A> to =
+          image ? PixelSums<A>{image + (block.first - first) * pixels, 1, block.count(), 0, pixels}
+                : target(task.image, block.first);
       work.run(block, to, sums, take);
     });
   }
@@ -261,9 +265,11 @@ void DataGradient<T>::run_in_bands(bool held) const {
       }
     });
     if (!held) continue;
-    context_.parallel_for(count, 1, [&](int64_t index, int64_t) {
-      const Task whole = task(unit + index, 1);
-      write_pixels(image_of(index), X_, whole.image, whole.channels, {0, pixels});
+    context_.parallel_for(count * blocks_, 1, [&](int64_t index, int64_t) {
+      const Task own = task(unit * blocks_ + index, blocks_);
+      const int64_t before = index % blocks_ * blocking_.channels;
+      write_pixels(image_of(index / blocks_) + before * pixels, X_, own.image, own.channels,
+                   {0, pixels});
     });
   }
 }

@@ -50,11 +50,7 @@ class TileGradient {
   }
 
   // Whether any sample of the tile has a corner in the target.
-  bool touches(const PixelSums<A>& target) const {
-    const Box box = inside(taps_.extent());
-    return box.pixels() > 0 && box.top * conv_.width + box.left < target.last &&
-           (box.bottom - 1) * conv_.width + box.right > target.first;
-  }
+  bool touches(const PixelSums<A>& target) const { return touches(target, taps_.extent()); }
 
   // Adds the contribution of channels `block`. `sums` holds a plane of pixels for y and x of every
   // tap, then one for m of every tap; null if these gradients are not requested. `take` receives
@@ -93,6 +89,17 @@ class TileGradient {
             std::max<int64_t>(box.left, 0), std::min(box.right, conv_.width)};
   }
 
+  bool touches(const PixelSums<A>& target, const Box& extent) const {
+    const Box box = inside(extent);
+    return box.pixels() > 0 && box.top * conv_.width + box.left < target.last &&
+           (box.bottom - 1) * conv_.width + box.right > target.first;
+  }
+  // Whether a strip contributes anything. Only a part of the image may be wanted.
+  bool contributes(const Entries& strip) const {
+    const bool all = target_.last - target_.first == conv_.height * conv_.width;
+    return positions_ || *take_ || all || touches(target_, taps_.extent(strip));
+  }
+
   // Uses one window for the whole tile if it fits, otherwise for halves of it.
   void run_part(const Range& pixels) {
     const Entries entries{0, range_.count(), pixels.first, pixels.last};
@@ -106,12 +113,14 @@ class TileGradient {
           part.strip = p;
           part.entries.first = p;
           part.entries.last = std::min(p + strip_, pixels.last);
+          if (!contributes(part.entries)) continue;
           sample_gradient(part.entries);
           add(part);
           hand_over(part.entries);
         }
       });
     } else if (pixels.count() <= strip_) {
+      if (!contributes(entries)) return;
       sample_gradient(entries);
       in_windows(taps_, entries, capacity_ / pixel, [&](const Entries& some, const Box& around) {
         if (around.pixels() == 0 && !*take_) return;

@@ -23,8 +23,26 @@ struct Axis {
 };
 using Axes = SmallVector<Axis, 6>;
 
-// The loop nest, outermost axis first in memory order of the result. Adjacent axes that form one
-// run of memory are merged: two contiguous tensors are a single axis.
+// Adjacent axes that form one run of memory in all tensors become one: two contiguous tensors are a
+// single axis. There is at least one axis.
+inline Axes merged(const Axes& axes) {
+  Axes all;
+  for (const Axis& axis : axes) {
+    if (!all.empty()) {
+      Axis& last = all.back();
+      if (last.a == axis.a * axis.length && last.b == axis.b * axis.length &&
+          last.c == axis.c * axis.length) {
+        last = {last.length * axis.length, axis.a, axis.b, axis.c};
+        continue;
+      }
+    }
+    all.push_back(axis);
+  }
+  if (all.empty()) all.push_back({1, 0, 0, 1});
+  return all;
+}
+
+// The loop nest, outermost axis first in memory order of the result.
 inline Axes loop_nest(const Tensor& a, const Tensor& b, const Tensor& c) {
   const Shape a_strides = operand_strides(a, c.shape);
   const Shape b_strides = operand_strides(b, c.shape);
@@ -36,20 +54,7 @@ inline Axes loop_nest(const Tensor& a, const Tensor& b, const Tensor& c) {
   if (!std::is_sorted(axes.begin(), axes.end(), outer)) {  // the sort allocates
     std::stable_sort(axes.begin(), axes.end(), outer);
   }
-  Axes merged;
-  for (const Axis& axis : axes) {
-    if (!merged.empty()) {
-      Axis& last = merged.back();
-      if (last.a == axis.a * axis.length && last.b == axis.b * axis.length &&
-          last.c == axis.c * axis.length) {
-        last = {last.length * axis.length, axis.a, axis.b, axis.c};
-        continue;
-      }
-    }
-    merged.push_back(axis);
-  }
-  if (merged.empty()) merged.push_back({1, 0, 0, 1});
-  return merged;
+  return merged(axes);
 }
 
 // Whether an operand has its elements in memory as the result has them.

@@ -46,28 +46,39 @@ void repeat_elements(const T* from, int64_t row_step, int64_t rows, int64_t colu
   }
 }
 
-// The rows of the block are columns of the operand: squares are transposed in registers.
+// Rows of the block that lie side by side in the operand, whose columns begin at `at`: squares are
+// transposed in registers. The last square of some rows, and that of the last rows, overlap those
+// before. With fewer columns than a square has, each row is written over what its predecessor wrote
+// behind its end.
 template <class T>
-void transpose_block(const T* from, int64_t step, int64_t rows, int64_t columns, T* to) {
+void transpose_columns(const T* from, const int64_t* at, int64_t rows, int64_t columns, T* to) {
   constexpr int64_t L = sizeof(T) == 2 ? kQuad<Bits<T>> : kLanes<Bits<T>>;
   using Row = Lanes<Bits<T>, L>;
-  int64_t row = 0;
-  for (; columns >= L && row + L <= rows; row += L) {
-    int64_t i = 0;
-    for (; i + L <= columns; i += L) {
+  const int64_t last = std::min(L, columns) - 1;
+  for (int64_t done = 0; done < rows; done += L) {
+    const int64_t row = std::min(done, rows - L);
+    for (int64_t next = 0; next < columns; next += L) {
+      const int64_t i = std::max<int64_t>(std::min(next, columns - L), 0);
       Row square[L];
 #pragma GCC unroll 8
-      for (int64_t k = 0; k < L; ++k) square[k] = load_as<Row>(from + row + (i + k) * step);
+      for (int64_t k = 0; k < L; ++k) {
+        square[k] = load_as<Row>(from + at[i + std::min(k, last)] + row);
+      }
       transpose<Bits<T>, L>(square);
 #pragma GCC unroll 8
       for (int64_t k = 0; k < L; ++k) store(to + (row + k) * columns + i, square[k]);
     }
-    for (; i < columns; ++i) {
-      for (int64_t k = 0; k < L; ++k) to[(row + k) * columns + i] = from[row + k + i * step];
-    }
   }
-  for (int64_t i = 0; i < columns; ++i) {
-    for (int64_t k = row; k < rows; ++k) to[k * columns + i] = from[k + i * step];
+}
+
+// A block whose columns begin at `at` in the operand.
+template <class T>
+void pack_columns(const T* from, int64_t row_step, const int64_t* at, int64_t rows, int64_t columns,
+                  T* to) {
+  constexpr int64_t kSide = sizeof(T) == 2 ? kQuad<Bits<T>> : kLanes<Bits<T>>;
+  if (row_step == 1 && rows >= kSide) return transpose_columns(from, at, rows, columns, to);
+  for (int64_t row = 0; row < rows; ++row, from += row_step, to += columns) {
+    for (int64_t i = 0; i < columns; ++i) to[i] = from[at[i]];
   }
 }
 
@@ -84,8 +95,6 @@ void pack(const T* from, int64_t row_step, int64_t step, int64_t rows, int64_t c
     for (int64_t row = 0; row < rows; ++row) {
       copy_row(from + row * row_step, columns, to + row * columns);
     }
-  } else if (row_step == 1 && rows > 1) {
-    transpose_block(from, step, rows, columns, to);
   } else if (rows < columns) {
     for (int64_t row = 0; row < rows; ++row, to += columns) {
       for (int64_t i = 0; i < columns; ++i) to[i] = from[row * row_step + i * step];
