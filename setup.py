@@ -47,6 +47,7 @@ def torch_internals() -> Extension:
     extension = CppExtension(
         f"myops.{internals.module_name(torch.__version__, torch.version.git_version)}",
         [str(path.relative_to(ROOT)) for path in INTERNALS.glob("*.cpp")],
+        include_dirs=[str(ROOT / "csrc" / "include")],
         extra_compile_args=build.COMPILE,
         depends=[str(path.relative_to(ROOT)) for path in INTERNALS.parent.rglob("*.h")],
     )

@@ -47,7 +47,7 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         for op in (module._resize, module._resize_backward):
             caller = fast_call.caller(op.info, library, None)
             assert caller is not None
-            monkeypatch.setattr(op, "_fast_call", caller)
+            monkeypatch.setattr(op, "fast_call", caller)
 
     return change
 

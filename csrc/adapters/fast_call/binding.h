@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <unordered_map>
 
 #include "../../core/shape_cache.h"
 #include "plain_arguments.h"
@@ -31,6 +32,11 @@ struct Gradient {
   py::object python;  // the same as f(grad, shape, other inputs, attributes)
 };
 
+struct ConstantAttributes {
+  py::object owner;  // so that no other object gets its address
+  Attributes values;
+};
+
 // What a fast call of one op needs.
 struct Binding {
   const Op& op;
@@ -45,6 +51,26 @@ struct Binding {
   mutable std::array<ShapeCache, 8> last = {};
   py::object is_inference = {};  // method; asked of `out` only
   std::optional<Gradient> gradient = {};
+  py::object constant = {};  // the type of attributes that never change, a kind of dict
+  mutable std::unordered_map<PyObject*, ConstantAttributes> constants = {};
+
+  // The attributes of a call; read into `own` where they are not known.
+  const Attributes& attributes_of(PyObject* given, std::optional<Attributes>& own) const {
+    constexpr size_t kMost = 256;
+    if (constant.ptr() == reinterpret_cast<PyObject*>(Py_TYPE(given))) {
+      if (const auto known = constants.find(given); known != constants.end()) {
+        return known->second.values;
+      }
+      own.emplace(plain_attributes(op, given));
+      if (constants.size() < kMost) {
+        constants.emplace(given,
+                          ConstantAttributes{py::reinterpret_borrow<py::object>(given), *own});
+      }
+      return *own;
+    }
+    require_plain(PyDict_CheckExact(given));
+    return PyDict_GET_SIZE(given) == 0 ? defaults : own.emplace(plain_attributes(op, given));
+  }
 
   // A model calls an op with several shapes in turn: each of them mostly finds its own cache.
   ShapeCache& cache_of(const Tensors& inputs) const {
@@ -63,6 +89,16 @@ struct Binding {
       }
     }
     return last[hash >> 61];
+  }
+
+  // A handle, or null if torch cannot allocate the tensor. (That of a large one is the service's,
+  // which asks for huge pages.)
+  void* new_tensor(DType dtype, const Shape& shape, const Shape& strides, void** data) const {
+    constexpr size_t kSmall = 1 << 20;
+    if (reader.internals != nullptr && byte_count(shape, dtype) <= kSmall) {
+      return reader.internals->new_tensor(dtype, shape, strides, data);
+    }
+    return services.new_tensor(dtype, shape, strides, data);
   }
 
   // A new reference to `tensor`; the caller still owns one.

@@ -68,7 +68,7 @@ class FastCallRuntime final : public Runtime {
     if (out_ != nullptr) return accept(dtype, shape, strides);
     release_gil();
     void* data = nullptr;
-    void* tensor = binding_.services.new_tensor(dtype, shape, strides, &data);
+    void* tensor = binding_.new_tensor(dtype, shape, strides, &data);
     require_plain(tensor != nullptr);
     if (output >= new_tensors_.size()) new_tensors_.resize(output + 1, nullptr);
     new_tensors_[output] = tensor;
@@ -180,12 +180,8 @@ py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribu
   const bool recorded =
       differentiable && out_object == Py_None && is_recorded(binding, input_tuple);
   PlainInputs inputs(binding.op, binding.reader, input_tuple, differentiable && !recorded);
-  std::optional<Attributes> attributes;
-  require_plain(PyDict_CheckExact(attribute_dict) != 0);
-  if (PyDict_GET_SIZE(attribute_dict) != 0) {
-    attributes = plain_attributes(binding.op, attribute_dict);
-  }
-  const Attributes& given = attributes ? *attributes : binding.defaults;
+  std::optional<Attributes> own;
+  const Attributes& given = binding.attributes_of(attribute_dict, own);
   FastCallRuntime runtime(binding, inputs.tensors, out ? &*out : nullptr, out_object);
   if (binding.op.prepared_inputs.empty()) {
     invoke(binding.op, inputs.tensors, given, runtime, nullptr, &binding.cache_of(inputs.tensors));
@@ -263,6 +259,7 @@ py::object make_fast_call(const Op& op, const py::dict& parts) {
                   parts["forward_ad"].attr("__dict__"),
                   parts["watchers"].cast<std::vector<py::object>>(),
                   "_current_level"});
+  binding->constant = parts["constant"];
   binding->is_inference = parts["is_inference"];
   if (!wraps_as_expected(*binding)) return py::none();
   const py::capsule self(binding.release(), kCapsuleName, [](PyObject* capsule) {

@@ -14,9 +14,9 @@ namespace myops::fast_call {
 namespace py = pybind11;
 
 // Makes a Python function f(inputs, attributes, out) for the op. `inputs`: a tuple in the order of
-// the description; `attributes`: a dict; `out`: a tensor or None. It returns the result, or
-// NotImplemented where the dispatcher must make the call. Returns None instead of a function where
-// this PyTorch lacks the interface.
+// the description; `attributes`: a dict, or parts["constant"], which is read once; `out`: a tensor
+// or None. It returns the result, or NotImplemented where the dispatcher must make the call.
+// Returns None instead of a function where this PyTorch lacks the interface.
 //
 // `parts`: what it uses of PyTorch, by name; see caller() in python/myops/_torch/fast_call.py.
 py::object make_fast_call(const Op& op, const py::dict& parts);

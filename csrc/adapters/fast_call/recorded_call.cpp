@@ -14,27 +14,27 @@ struct Call {
 // Makes one new tensor, without Python.
 class NewTensorRuntime final : public Runtime {
  public:
-  explicit NewTensorRuntime(const Services& services) : services_(services) {}
+  explicit NewTensorRuntime(const Binding& binding) : binding_(binding) {}
   ~NewTensorRuntime() override {
-    if (tensor_ != nullptr) services_.delete_tensor(tensor_);
+    if (tensor_ != nullptr) binding_.services.delete_tensor(tensor_);
   }
 
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
     Shape strides = strides_for(shape, layout);
     void* data = nullptr;
-    tensor_ = services_.new_tensor(dtype, shape, strides, &data);
+    tensor_ = binding_.new_tensor(dtype, shape, strides, &data);
     if (tensor_ == nullptr) throw std::bad_alloc();
     return Tensor(data, dtype, shape, std::move(strides));
   }
   void run(int64_t count, Task task, void* argument) override {
-    services_.run_tasks(count, task, argument);
+    binding_.services.run_tasks(count, task, argument);
   }
   const char* name() const override { return "torch fast call"; }
 
   void* take() { return std::exchange(tensor_, nullptr); }
 
  private:
-  const Services& services_;
+  const Binding& binding_;
   void* tensor_ = nullptr;
 };
 
@@ -47,7 +47,7 @@ void* gradient(void* recorded, const DLTensor& described) {
     inputs.push_back(tensor_of(described));
     if (!binding.op.inputs[0].accepts_layout(inputs[0])) return nullptr;
     for (const Tensor& input : call.inputs.tensors) inputs.push_back(input);
-    NewTensorRuntime runtime(binding.services);
+    NewTensorRuntime runtime(binding);
     invoke(binding.op, inputs, call.attributes, runtime, nullptr, &binding.cache_of(inputs));
     return runtime.take();
   } catch (const NotPlain&) {

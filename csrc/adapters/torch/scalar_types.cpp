@@ -2,22 +2,11 @@
 
 #include <torch/csrc/stable/ops.h>
 
-#include <array>
-
 #include "myops/error.h"
 
 namespace myops::torch_adapter {
-namespace {
 
 using S = ScalarType;
-
-// Undefined: torch has no such tensors.
-constexpr std::array<ScalarType, kDTypeCount> kScalarTypes = {
-    S::Half,   S::BFloat16,     S::Float,         S::Double,        S::Byte,        S::Int,
-    S::Long,   S::Bool,         S::Char,          S::Short,         S::UInt16,      S::UInt32,
-    S::UInt64, S::ComplexFloat, S::ComplexDouble, S::Float8_e4m3fn, S::Float8_e5m2, S::Undefined};
-
-}  // namespace
 
 ScalarType scalar_type_of(AtenTensorHandle tensor) {
   int32_t code = 0;

@@ -55,13 +55,13 @@ struct Tiles {
   Axes axes;   // the others, then those of the tiles
   int64_t count = 1;
 
-  // `most`: elements of a tile, `wide`: of a row that is not short. Rows of a wide tile have one or
-  // two cache lines of an operand that is transposed: longer ones were slower.
+  // `most`: elements of a tile, `wide`: of a row that is not short. The widest tiles have one cache
+  // line of each line of an operand that is transposed: more of it were slower.
   Tiles(const Axes& all, size_t axis, int64_t most, int64_t wide) : across(all[axis]) {
     const size_t inner = first_of_columns(all, axis);
     length = 1;
     for (size_t i = inner; i < all.size(); ++i) length *= all[i].length;
-    columns = inner + 1 < all.size() ? length : std::min({length, kMostColumns, 16 * wide});
+    columns = inner + 1 < all.size() ? length : std::min(length, kMostColumns);
     rows = std::clamp<int64_t>(most / columns, 1, across.length);
     whole = across.c == columns && length == columns;
     for (Operand* it : {&a, &b}) {

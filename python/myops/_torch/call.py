@@ -47,7 +47,7 @@ class TorchOp:
         self._default = getattr(
             self.packet.default, "_op", self.packet.default
         )  # what its __call__ calls
-        self._fast_call = fast_call.caller(info, library) or _never
+        self.fast_call = fast_call.caller(info, library) or _never
         self._lists = info.has_values
         self._texts = any("string" in info.types[item.type] for item in info.inputs)
         self._autocast = autocast.Policy(info) if info.autocast else None
@@ -134,7 +134,7 @@ class TorchOp:
         if dynamo_reads():
             result = self._dispatch(inputs, out, attributes)
         else:
-            result = self._fast_call(inputs, attributes, out)
+            result = self.fast_call(inputs, attributes, out)
             if result is not NotImplemented:
                 return result
             try:
@@ -193,7 +193,7 @@ class TorchOp:
     def use_gradient(self, gradient: TorchOp, python: Callable[..., Any]) -> None:
         """Allows fast calls if the first input requires a gradient; see
         `fast_call.use_gradient`."""
-        fast_call.use_gradient(self.info, self._fast_call, gradient._fast_call, python)
+        fast_call.use_gradient(self.info, self.fast_call, gradient.fast_call, python)
 
     def _given(self, results: Any, inputs: Inputs, attributes: dict[str, Any]) -> tuple[Any, ...]:
         """The results with None for outputs that the call leaves out, instead of the empty tensors

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from myops._torch.fast_call import Constant
+from myops._torch.private_names import dynamo_reads
 from myops.ops import _scripting_interpolate
-from myops.ops._numbers import INTEGERS, integer, integers, is_plain
+from myops.ops._numbers import INTEGERS, PLAIN, integer, integers, is_plain
 from myops.ops._scripting import overload
 from myops.ops.resize import _resize, run
 
@@ -50,7 +52,7 @@ _ATTRIBUTES = {
 }
 
 
-def _usual() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+def _usual() -> Iterator[tuple[tuple[Any, ...], Constant]]:
     for key in itertools.product(("nearest", "nearest-exact", *_MODES), (None, False, True),
                                  (False, True), (3, 4, 5)):  # fmt: skip
         mode, align_corners, antialias, rank = key
@@ -58,12 +60,15 @@ def _usual() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
             _scripting_interpolate.check_interpolate(
                 rank, True, False, mode, align_corners, None, antialias
             )
-            yield key, _ATTRIBUTES[mode, bool(align_corners), antialias, rank - 2]
+            attributes = _ATTRIBUTES[mode, bool(align_corners), antialias, rank - 2]
+            yield key, Constant(attributes)
 
 
 # The attributes for what check_interpolate() accepts, without recompute_scale_factor: asking it at
 # each call would take as long as a small image.
 _USUAL = dict(_usual())
+_TENSORS = frozenset((Tensor, torch.nn.Parameter))
+_LISTS = frozenset((list, tuple))
 
 
 def interpolate(
@@ -131,6 +136,21 @@ def interpolate(
             antialias, out,
         )  # fmt: skip
     else:
+        # The usual calls. Anything more would take as long as a small image.
+        if type(input) in _TENSORS and type(mode) is str and recompute_scale_factor is None:
+            rank = input.dim()
+            inputs: tuple[Any, ...] = ()
+            listed: Any = size
+            number: Any = scale_factor
+            if number is None and type(listed) in _LISTS and len(listed) == rank - 2:
+                inputs = (input, None, None, listed)
+            elif listed is None and type(number) in PLAIN and mode != "area":
+                inputs = (input, None, [float(number)] * (rank - 2), None)
+            usual = _USUAL.get((mode, align_corners, antialias, rank))
+            if inputs and usual is not None and not dynamo_reads():
+                result = _resize.fast_call(inputs, usual, out)
+                if result is not NotImplemented:
+                    return result
         return _interpolate(
             input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias, out
         )
@@ -157,11 +177,6 @@ def _interpolate(
     antialias: bool,
     out: Tensor | None,
 ) -> Tensor:
-    plain = type(size) in (tuple, list) and type(mode) is str
-    if plain and scale_factor is None and recompute_scale_factor is None:
-        usual = _USUAL.get((mode, align_corners, antialias, input.dim()))
-        if usual is not None and len(size) == len(usual["axes"]) and is_plain(size, INTEGERS):
-            return _resize.call((input, None, None, list(size)), usual, out)
     _scripting_interpolate.check_interpolate(
         input.dim(), size is not None, scale_factor is not None, mode, align_corners,
         recompute_scale_factor, antialias,

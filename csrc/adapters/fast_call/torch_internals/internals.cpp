@@ -3,6 +3,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include <ATen/DLConvertor.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/record_function.h>
@@ -14,6 +15,8 @@
 #include <torch/csrc/utils/object_ptr.h>
 #include <torch/csrc/utils/pybind.h>
 #pragma GCC diagnostic pop
+
+#include "../../torch/scalar_types.h"
 
 namespace myops {
 namespace {
@@ -171,6 +174,18 @@ bool record(PyObject* input, void* result, const RecordedCall& call) {
   }
 }
 
+void* new_tensor(DType dtype, const Shape& shape, const Shape& strides, void** data) {
+  try {
+    const auto type = torch_adapter::kScalarTypes[static_cast<size_t>(dtype)];
+    auto made = std::make_unique<at::Tensor>(at::detail::empty_strided_cpu(
+        {shape.data(), shape.size()}, {strides.data(), strides.size()}, type));
+    *data = made->mutable_data_ptr();
+    return made.release();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
 bool owner(const void* handle, const void** storage, uint64_t* version) {
@@ -191,9 +206,9 @@ bool alive(void* watch) { return !static_cast<WeakStorage*>(watch)->expired(); }
 
 void forget(void* watch) { delete static_cast<WeakStorage*>(watch); }
 
-const TorchInternals kInternals{
-    observed,  read,          count_write, wrap,
-    tensor_of, requires_grad, record,      {owner, watch, alive, forget}};
+const TorchInternals kInternals{observed, read,       count_write,
+                                wrap,     tensor_of,  requires_grad,
+                                record,   new_tensor, {owner, watch, alive, forget}};
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_internals", nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr};

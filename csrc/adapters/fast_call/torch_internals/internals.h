@@ -9,6 +9,7 @@
 
 #include "../../torch/owned_memory.h"
 #include "../dlpack.h"
+#include "myops/tensor.h"
 
 namespace myops {
 
@@ -40,10 +41,13 @@ struct TorchInternals {
   // Tells autograd that a new tensor is what `call` has made of `input`. Takes `call` over; false
   // and a Python error if it fails.
   bool (*record)(PyObject* input, void* result, const RecordedCall& call);
+  // A new tensor without elements set, its handle and the address of its elements; null if torch
+  // cannot allocate it. (The stable ABI takes the way through the dispatcher.)
+  void* (*new_tensor)(DType dtype, const Shape& shape, const Shape& strides, void** data);
   OwnedMemory owned_memory;
 };
 
 // The number counts up with every change of the struct, so that a module built before is not used.
-inline constexpr const char* kTorchInternals = "myops.torch_internals.3";
+inline constexpr const char* kTorchInternals = "myops.torch_internals.4";
 
 }  // namespace myops

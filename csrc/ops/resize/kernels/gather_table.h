@@ -68,9 +68,10 @@ class GatherTable {
   };
   // Whether a few channels, innermost, are resampled together with the axis next to them.
   static bool within_rows(int64_t channels) { return channels < 8; }
-  // Whether the int32 of a table can express how far a block reaches.
+  // Whether a row is at least one block, and the int32 of a table can express how far that reaches.
   static bool supports(const TapTable<Wide>& taps, int64_t step) {
-    return within_rows(step) && (taps.high - taps.low + 1) * step <= kFarthest;
+    return within_rows(step) && taps.output * step >= L &&
+           (taps.high - taps.low + 1) * step <= kFarthest;
   }
 
   // `step`: elements from one index of the axis to the next.

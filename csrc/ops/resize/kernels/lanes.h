@@ -21,7 +21,7 @@ MYOPS_NOINLINE void pack(const From* const* rows, int64_t low, int64_t high,
     Vector<Wide> x[L];
     if (high - low < L) {
 #pragma GCC unroll 16
-      for (int64_t i = 0; i < L; ++i) x[i] = load_part<Wide>(row[i] + low, high - low);
+      for (int64_t i = 0; i < L; ++i) x[i] = load_few<Wide>(row[i] + low, high - low);
       transpose<Wide, L>(x);
       Wide* slab = slabs + low * kSlab + v * L;
 #pragma GCC unroll 16
@@ -53,6 +53,12 @@ MYOPS_NOINLINE void unpack(const Wide* slabs, int64_t count, int64_t width, Out*
   for (int v = 0; v < kVectors; ++v) {
     const int64_t rows = std::min<int64_t>(count - v * L, L);
     if (rows <= 0) return;
+    if (width == 1) {
+      Out elements[L];
+      store_narrow<Wide>(elements, load(slabs + v * L));
+      for (int64_t i = 0; i < rows; ++i) target[(v * L + i) * pitch] = elements[i];
+      continue;
+    }
     Vector<Wide> x[L];
 #pragma GCC unroll 16
     for (int64_t i = 0; i < L; ++i) x[i] = load(slabs + i * kSlab + v * L);

@@ -83,21 +83,17 @@ class Nearest {
     const int64_t size = level.out_volume, input = level.in_volume;
     const int64_t bytes = size * kBytes;
     const int64_t* index = level.taps.index.data();
-    if constexpr (std::is_same_v<T, Wide> && kPermutes<Wide>) {
-      // Equal rows are made again, which is as fast as copying them.
-      const int64_t together = bytes <= 1024 ? kRowsBytes / bytes : 1;
-      for (int64_t o = begin; o < end; o += together, target += together * size) {
+    constexpr bool kGathers = std::is_same_v<T, Wide> && kPermutes<Wide>;
+    // Short rows are made together, equal ones again, which is as fast as copying them.
+    const int64_t together = kGathers && bytes <= 1024 ? kRowsBytes / bytes : 1;
+    for (int64_t o = begin; o < end; o += together, target += together * size) {
+      if (together == 1 && o > begin && index[o] == index[o - 1]) {
+        copy_run(target - size, size, target);
+      } else if constexpr (kGathers) {
         const IndexedRows<Wide> rows{source, input, index + o};
         gather_->copy(0, size, {rows, std::min(together, end - o), target, size});
-      }
-    } else {
-      for (int64_t o = begin; o < end; ++o, target += size) {
-        const T* row = source + index[o] * input;
-        if (o > begin && index[o] == index[o - 1]) {
-          copy_run(target - size, size, target);
-          continue;
-        }
-        shuffle(0, size, row, target);
+      } else {
+        shuffle(0, size, source + index[o] * input, target);
       }
     }
   }

@@ -35,7 +35,7 @@ MYOPS_INLINE void for_each_vector(int64_t size, bool streams, T* target, const M
   constexpr int64_t L = kLanes<Wide>;
   const auto whole = [](const auto* from) MYOPS_INLINED { return load_wide<Wide>(from); };
   const auto part = [&](int64_t i, int64_t count) MYOPS_INLINED {
-    const auto load = [&](const auto* from) MYOPS_INLINED { return load_part<Wide>(from, count); };
+    const auto load = [&](const auto* from) MYOPS_INLINED { return load_few<Wide>(from, count); };
     store_part<Wide>(target + i, make(i, load), count);
   };
   if (size < L) return part(0, size);
@@ -183,7 +183,7 @@ class SlabSum {
       };
       if (size < L) {
         const auto total =
-            sum([&](const From* x) MYOPS_INLINED { return load_part<Wide>(x, size); });
+            sum([&](const From* x) MYOPS_INLINED { return load_few<Wide>(x, size); });
         // A whole vector where the outputs that follow overwrite what is too much.
         if ((end - o) * size >= L) {
           store_narrow<Wide>(target, total);

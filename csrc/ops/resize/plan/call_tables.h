@@ -52,8 +52,7 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
     const bool moves = !sums && std::is_same_v<T, Wide> && kPermutes<Wide> &&
                        !last.taps.has_empty &&
                        GatherTable<Wide>::supports(last.taps, last.in_volume) &&
-                       last.taps.output * last.in_volume >= kLanes<Wide> &&
-                       kernel_enabled("resize.nearest_gather");
+                       last.in_volume < kLanes<Wide> && kernel_enabled("resize.nearest_gather");
     if constexpr (kPermutes<Wide>) {
       using Last = LastAxisTables<Wide>;
       if (moves || (sums && Last::template prefers_gather<T>(last.taps, last.in_volume) &&
