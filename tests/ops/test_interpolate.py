@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from fractions import Fraction
@@ -138,48 +137,6 @@ def test_nearest_equals_torch_for_every_ratio(mode: str) -> None:
             part = x[..., :start]
             expected = F.interpolate(part, size=length, mode=mode)
             assert torch.equal(myops.interpolate(part, size=length, mode=mode), expected)
-
-
-OPINFOS = [
-    *(f"nn.functional.interpolate-{mode}" for mode in ("nearest", "nearest-exact", "linear",
-      "bilinear", "bicubic", "trilinear", "area")),
-    "nn.functional.upsample_nearest-",
-    "nn.functional.upsample_bilinear-",
-]  # fmt: skip
-
-
-@functools.cache
-def opinfos() -> dict[str, Any]:
-    # Imported here, because it takes three seconds, in each process of the tests.
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    found = {f"{info.name}-{info.variant_test_name}": info for info in op_db}
-    prefixes = ("nn.functional.interpolate", "nn.functional.upsample")
-    return {name: info for name, info in found.items() if name.startswith(prefixes)}
-
-
-def test_no_samples_of_torch_are_left_out() -> None:
-    assert sorted(opinfos()) == sorted(OPINFOS)
-
-
-@pytest.mark.parametrize("name", OPINFOS)
-def test_sample_inputs_of_torch_equal_torch(name: str) -> None:
-    """torch's own sample inputs."""
-    info = opinfos()[name]
-    count = 0
-    for item in info.sample_inputs("cpu", torch.float32):
-        options = dict(item.kwargs)
-        arguments = list(item.args)
-        if "upsample" in info.name:
-            bilinear = info.name.endswith("bilinear")
-            options["mode"] = "bilinear" if bilinear else "nearest"
-            if bilinear:
-                options["align_corners"] = True
-        mode = options.get("mode") or (arguments[2] if len(arguments) > 2 else "nearest")
-        expected = F.interpolate(item.input, *arguments, **options)
-        assert_like_torch(myops.interpolate(item.input, *arguments, **options), expected, mode)
-        count += 1
-    assert count > 0
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "area"])
