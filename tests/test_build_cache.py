@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from installed import cached
 from setuptools import Distribution, Extension
 
@@ -92,6 +93,23 @@ def test_another_compiler_is_compiled_again(
     prepared(tmp_path / "one", "one")
     monkeypatch.setenv("CXX", "echo another")
     assert prepared(tmp_path / "two", "two")[0].compiled
+
+
+def test_environments_with_the_same_versions_share_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def entry(folder: Path) -> Path | None:
+        return build._cache_entry(["a.cpp"], ["-O3"], [str(folder / "torch" / "include")])
+
+    here = Path(torch.__file__).parents[1]
+    stored = entry(here)
+    assert stored is not None
+    assert entry(tmp_path) != stored  # headers of torch of an unknown version
+    monkeypatch.setattr(torch, "__file__", str(tmp_path / "torch" / "__init__.py"))
+    assert entry(tmp_path) == stored
+    assert entry(here) != stored
+    monkeypatch.setattr(torch.version, "git_version", "another")
+    assert entry(tmp_path) != stored
 
 
 @pytest.mark.parametrize("off", ["variable", "flag", "unwritable"])

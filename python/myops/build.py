@@ -340,8 +340,9 @@ def _cache_entry(
 ) -> Path | None:
     """The folder for objects of these files, compiled so; None where none may be stored.
 
-    Its name is a hash of everything that they are made from: files, flags, compiler, and the
-    versions and places of the headers that are not ours.
+    Its name is a hash of everything that they are made from: files, flags, compiler, the versions
+    of torch and pybind11, and the places of other headers. Environments with the same versions
+    share the objects.
     """
     place = os.environ.get("MYOPS_BUILD_CACHE")
     if place == "" or any("native" in flag for flag in flags):  # of the CPU that is here
@@ -351,8 +352,9 @@ def _cache_entry(
         place = os.path.join(home, "myops", "objects")
     content = hashlib.sha256()
     for part in (
-        *(Path(source).name for source in sources), *flags, *include_dirs, sys.version,
-        torch.__version__, torch.version.git_version, pybind11.__version__, platform.machine(),
+        *(Path(source).name for source in sources), *flags, *map(_versioned, include_dirs),
+        sys.version, torch.__version__, torch.version.git_version, pybind11.__version__,
+        platform.machine(),
         *(f"{name}={os.environ.get(name)}" for name in _VARIABLES), _compiler_version(),
     ):  # fmt: skip
         content.update(f"{part}\0".encode())
@@ -360,6 +362,15 @@ def _cache_entry(
         content.update(f"{Path(path).relative_to(_root())}\0".encode())
         content.update(hashlib.sha256(Path(path).read_bytes()).digest())
     return Path(place, content.hexdigest())
+
+
+def _versioned(folder: str) -> str:
+    """A folder of torch or pybind11 without the environment that it is in."""
+    for module in (torch, pybind11):
+        root = Path(str(module.__file__)).parent
+        if Path(folder).is_relative_to(root):
+            return f"{module.__name__}: {Path(folder).relative_to(root)}"
+    return folder
 
 
 def _compiler_version() -> str:
