@@ -233,6 +233,48 @@ def test_extracted_models_keep_their_body(tmp_path: Any) -> None:
     assert_close(result, MODELS["mode"][1:])
 
 
+def deform_model(dtype: int, opset: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """Convolutions with and without a bias and a mask, one of them with another stride."""
+    rng = np.random.default_rng(3)
+    kind = helper.tensor_dtype_to_np_dtype(dtype)
+    shapes = {"X": (2, 2, 5, 4), "W": (2, 2, 3, 3), "offset": (2, 18, 3, 2), "B": (2,),
+              "mask": (2, 9, 3, 2), "near": (2, 18, 2, 1), "seen": (2, 9, 2, 1)}  # fmt: skip
+    feeds = {name: rng.standard_normal(shape).astype(kind) for name, shape in shapes.items()}
+    calls: list[tuple[list[str], dict[str, Any]]] = [
+        (["X", "W", "offset", "B", "mask"], {}),
+        (["X", "W", "offset"], {}),
+        (["X", "W", "offset", "", "mask"], {}),
+        (["X", "W", "near", "B"], {"strides": [2, 2]}),
+        (["X", "W", "near", "", "seen"], {"strides": [2, 2]}),
+    ]
+    nodes = [helper.make_node("DeformConv", names, [f"Y{i}"], domain="myops", **attributes)
+             for i, (names, attributes) in enumerate(calls)]  # fmt: skip
+    inputs = [helper.make_tensor_value_info(name, dtype, [f"{name}{i}" for i in range(len(shape))])
+              for name, shape in shapes.items()]  # fmt: skip
+    outputs = [helper.make_tensor_value_info(node.output[0], dtype, list("abcd")) for node in nodes]
+    return model_of(nodes, inputs, outputs, opset=opset, ir=9), feeds
+
+
+@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE])
+def test_optional_inputs_that_are_passed_on_make_no_other_kind(dtype: int) -> None:
+    model, feeds = deform_model(dtype, 20)
+    portable = without_warnings(model)
+    check(portable)
+    assert [list(node.input) for node in portable.graph.node] == [
+        list(node.input) for node in model.graph.node
+    ]
+    limit = 1e-2 if dtype == TensorProto.FLOAT16 else 1e-5
+    expected = myops.ort.session(portable).run(None, feeds)
+    for result, wanted in zip(run_plain(portable, feeds), expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=limit, atol=limit)
+
+
+@pytest.mark.parametrize(("dtype", "opset"), [(TensorProto.FLOAT, 18), (TensorProto.BFLOAT16, 20)])
+def test_optional_inputs_that_are_computed_with_make_another_kind(dtype: int, opset: int) -> None:
+    with pytest.warns(MissingBodyWarning, match="some nodes have the input B and others do not"):
+        assert not add_function_bodies(deform_model(dtype, opset)[0]).functions
+
+
 def test_one_body_of_my_add_serves_every_dtype() -> None:
     """The body adapts to the dtype of each node."""
     nodes, inputs, outputs, feeds = [], [], [], {}

@@ -4,8 +4,9 @@ Each op type gets one function. (Overloads, one function per node, are ignored b
 1.23, which then gives wrong results.) The function must be right for every node of its type in the
 model. If the nodes differ in attributes, in which inputs they have, in dtype or in rank, the
 function contains a case for each kind of node and selects the case at run time; ONNX Runtime does
-so once, while it loads the model. Lengths and the numbers in scales or sizes are never constants of
-the function, so they may change.
+so once, while it loads the model. An optional input that the function only passes on to a standard
+operator, which may leave it out too, makes no other kind. Lengths and the numbers in scales or
+sizes are never constants of the function, so they may change.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import onnx
 from myops import _description
 from myops._description import OpInfo
 from myops.onnx.body_cases import BodyCase, choose, default_in_function
+from myops.onnx.body_inputs import case_nodes, make_uniform, state_lengths, with_optional_inputs
 from myops.onnx.graph import files, scopes, storage
-from myops.onnx.lowering import Builder, LoweringError, Site, site_of, write
-from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
+from myops.onnx.lowering import LoweringError, Site, site_of
+from myops.onnx.schema import attribute_proto
 
 
 class MissingBodyWarning(UserWarning):
@@ -79,10 +81,12 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
                 stacklevel=2,
             )
             continue
-        cases = _cases([site for *_, site in entries])
         try:
+            opset = scopes.onnx_opset(model)
+            sites, passed_on = with_optional_inputs([site for *_, site in entries], opset)
+            cases = _cases(sites)
             count = _name_outputs(entries)
-            function = _function(info, cases, scopes.onnx_opset(model), count)
+            function = _function(info, cases, opset, count)
         except LoweringError as error:
             warnings.warn(
                 f"{error} The model has no function body for {info.node}, so ONNX Runtime runs it "
@@ -92,8 +96,8 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
             )
             continue
         if len(cases) > 1:
-            _state_lengths(info, entries)
-            _make_uniform(info, entries, cases)
+            state_lengths(info, entries)
+            make_uniform(info, entries, cases, passed_on)
         model.functions.append(function)
         model.ir_version = max(model.ir_version, 8)
     storage.finish(model, source, f)
@@ -175,7 +179,7 @@ def _function(info: OpInfo, cases: list[BodyCase], opset: int, count: int) -> on
         used.add(name)
         return name
 
-    nodes = choose(info, cases, opset, fresh, _case_nodes)
+    nodes = choose(info, cases, opset, fresh, case_nodes)
     function = onnx.helper.make_function(
         info.domain,
         info.onnx_type,
@@ -195,57 +199,3 @@ def _function(info: OpInfo, cases: list[BodyCase], opset: int, count: int) -> on
         function.attribute_proto.append(stated)
     function.doc_string = info.doc
     return function
-
-
-def _case_nodes(
-    site: Site, full: Site, opset: int, fresh: Any, outputs: list[str]
-) -> list[onnx.NodeProto]:
-    """The nodes of one case. `full` also has lengths and numbers, as hints for a faster form."""
-    hints = Builder(full, opset, fresh, "")
-    return write(Builder(site, opset, fresh, "", hints), outputs)
-
-
-def _state_lengths(info: OpInfo, entries: list[Any]) -> None:
-    """Writes the lengths of lists into the model where they follow from the op's shape rule only.
-
-    ONNX Runtime then selects the cases while it loads the model, and no If remains. (Up to 1.22 it
-    crashes when it fuses a Conv whose only reader is inside an If.)
-    """
-    for _, scope, site in entries:
-        for item, name, dtype, dims in zip(
-            info.inputs, site.inputs, site.dtypes, site.shapes, strict=True
-        ):
-            if not item.values or not scope.owns(name) or not dtype or scope.shape(name) == dims:
-                continue
-            known = [*scope.graph.input, *scope.graph.value_info]
-            stated = [value for value in known if value.name == name] or [
-                scope.graph.value_info.add(name=name)
-            ]
-            stated[0].CopyFrom(onnx.helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype], dims))
-
-
-def _make_uniform(info: OpInfo, entries: list[Any], cases: list[BodyCase]) -> None:
-    """Gives each node every input that any of them has, because the function reads them all.
-
-    An input that a node leaves out becomes an empty list, which the kernel treats as left out.
-    """
-    present = [any(case.site.inputs[i] for case in cases) for i in range(len(info.inputs))]
-    for node, scope, _ in entries:
-        inputs = [*node.input, *[""] * (len(info.inputs) - len(node.input))]
-        for number, item in enumerate(info.inputs):
-            if present[number] and not inputs[number]:
-                dtype = next(c.site.dtypes[number] for c in cases if c.site.inputs[number])
-                inputs[number] = _empty_list(node, scope, item.name, dtype or "float32")
-        while inputs and not inputs[-1]:
-            inputs.pop()
-        del node.input[:]
-        node.input.extend(inputs)
-
-
-def _empty_list(node: onnx.NodeProto, scope: scopes.Scope, name: str, dtype: str) -> str:
-    """An empty constant in the graph of the node."""
-    title = f"{node.output[0]}/no_{name}"
-    tensor = onnx.helper.make_tensor(title, ELEMENT_TYPES[dtype], [0], [])
-    constant = onnx.helper.make_node("Constant", [], [title], name=title, value=tensor)
-    scope.graph.node.insert(0, constant)
-    return title

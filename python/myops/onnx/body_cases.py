@@ -153,6 +153,8 @@ class _Chooser:
             if number in self._wide:
                 dtypes[number] = "float64"
                 name = g.op("Cast", name, to=onnx.TensorProto.DOUBLE)
+            if f"presence of {item.name}" in self._varied and not item.values:
+                g.refuse(f"some nodes have the input {item.name} and others do not")
             if {f"presence of {item.name}", f"length of {item.name}"} & self._varied:
                 name = self._padded(g, name, site.shapes[number], dtypes[number])
             if f"dtype of {item.name}" in self._varied:
@@ -231,8 +233,7 @@ class _Chooser:
         ):
             value = nothing
         if attribute.type == "string":
-            one = g.constant(np.array([1]))
-            given = g.op("Reshape", self._reference(g, attribute, "value_string"), one)
+            given = self._reference(g, attribute, "value_string")
             return self._is_text(g, given, value)
         if attribute.type == "strings":
             return self._are_texts(g, attribute, value)
@@ -257,8 +258,11 @@ class _Chooser:
         return g.op("And", size, g.op("Equal", total, g.constant(np.array(0, kind))))
 
     def _is_text(self, g: Builder, given: str, text: str) -> str:
-        """Strings cannot be compared before opset 19: two that are equal are one without
-        repetition."""
+        """Whether the string, or the list of one string, is this text."""
+        if self._opset >= 19:
+            return g.op("Equal", given, g.op("Constant", value_string=text))
+        # Two strings that are equal are one without repetition.
+        given = g.op("Reshape", given, g.constant(np.array([1])))
         both = g.op("Concat", given, g.op("Constant", value_strings=[text]), axis=0)
         return g.op("Equal", g.op("Shape", g.op("Unique", both)), g.constant(np.array([1])))
 

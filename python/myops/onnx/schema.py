@@ -235,7 +235,9 @@ def _attribute(item: AttributeInfo) -> OpSchema.Attribute:
     doc = item.doc
     if item.choices:
         doc += " One of " + ", ".join(map(json.dumps, item.choices)) + "."
-    if item.default is None:
+    # With an empty list as the default, torch's exporter would write it into every node, and tools
+    # such as onnx-graphsurgeon, which find a list's kind in its elements, could not write the node.
+    if not item.is_written(item.default):
         kind = onnx.AttributeProto.AttributeType.Name(_ATTRIBUTE_TYPES[item.type])
         return OpSchema.Attribute(
             item.name, getattr(OpSchema.AttrType, kind), doc, required=item.required
