@@ -11,7 +11,7 @@ from torch import Tensor
 
 from myops._op_library import IntegerOp
 from myops._torch.define import define
-from myops.ops import _scripting
+from myops.ops import _deform_conv2d_flops, _scripting
 from myops.ops._deform_conv2d_onnx import standard
 from myops.ops._numbers import integers
 
@@ -324,3 +324,4 @@ _backward_backward_op = define(
     save=_backward_save,
     backward=_third_backward,
 )
+_deform_conv2d_flops.register()
