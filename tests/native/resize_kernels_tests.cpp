@@ -53,6 +53,14 @@ const std::vector<Call> kCalls = {
     {"lanes", false, "area", {1, 1, 40, 3}, {1, 1, 7, 1}, F16},
     {"lanes", false, "linear", {1, 1, 40, 4}, {1, 1, 17, 1}},
     {"lanes", false, "cubic", {1, 1, 1100, 4}, {1, 1, 500, 1}, F64},
+    // Rows that are made together by the dozen, of which a part is read; of one output and of more.
+    {"lanes", false, "linear", {1, 1, 1401, 4}, {1, 1, 709, 1}},
+    {"lanes", false, "linear", {1, 1, 1401, 4}, {1, 1, 709, 1}, F64},
+    {"lanes", false, "linear", {1, 1, 1401, 4}, {1, 1, 709, 1}, U8},
+    {"lanes", false, "linear", {1, 1, 1401, 9}, {1, 1, 309, 2}, F16},
+    {"lanes", false, "cubic", {1, 1, 1401, 9}, {1, 1, 309, 3}, F16},
+    {"lanes", false, "area", {1, 1, 1401, 4}, {1, 1, 350, 2}, F16},
+    {"lanes", false, "linear", {1, 1, 309, 9}, {1, 1, 1401, 2}, F32, kFirst, true},
     // Short slabs whose number of taps varies, also 0, up to 1, 2, 3 and 4.
     {"slab_sum", false, "linear", {1, 1, 61, 19}, {1, 1, 12, 2}, F32, kFirst, true},
     {"slab_sum", false, "linear", {1, 1, 701, 7}, {1, 1, 280, 2}, F64, kFirst, true},
@@ -87,6 +95,12 @@ const std::vector<Call> kCalls = {
     {"nearest_gather", true, "nearest", {1, 3, 9, 90}, {1, 3, 18, 180}, F64, kLast},
     {"nearest_byte_shuffle", true, "nearest", {1, 2, 19, 150}, {1, 2, 15, 301}, F16},
     {"nearest_byte_shuffle", true, "nearest", {1, 3, 19, 150}, {1, 3, 25, 91}, U8, kLast},
+    // A few channels, which are copied together where the axis shrinks.
+    {"nearest_copy", false, "nearest", {1, 3, 40, 90}, {1, 3, 31, 29}, F64, kLast},
+    {"nearest_copy", false, "nearest", {1, 3, 40, 290}, {1, 3, 31, 29}, F32, kLast},
+    {"nearest_copy", false, "nearest", {1, 3, 5, 90}, {1, 3, 4, 31}, F16, kLast},
+    {"nearest_copy", false, "nearest", {1, 2, 5, 9}, {1, 2, 7, 1}, U8, kLast},
+    {"nearest_copy", false, "nearest", {1, 3, 1, 90}, {1, 3, 1, 31}, U8, kLast},
     {"nearest_copy", false, "nearest", {1, 40, 9, 15}, {1, 40, 5, 31}, F16, kLast},
     {"nearest_copy", false, "nearest", {1, 3, 40, 18}, {1, 3, 31, 3}},
     {"nearest_copy", false, "nearest", {1, 3, 40, 9}, {1, 3, 31, 1}, F32, kLast},

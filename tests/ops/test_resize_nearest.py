@@ -91,3 +91,21 @@ def test_outside_of_the_source(dtype: torch.dtype, shift: float) -> None:
         for layout in LAYOUTS[4]:
             result = myops.resize(x.contiguous(memory_format=layout), **options)
             assert torch.equal(bits(result.contiguous()), expected), (roi, layout)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("channels", [2, 3, 5, 7])
+def test_few_channels(dtype: torch.dtype, channels: int) -> None:
+    """All channels of a pixel are copied together, also backwards and in rows of one pixel."""
+    torch.manual_seed(channels)
+    for rows, columns in ((1, 90), (3, 90), (9, 4), (40, 1)):
+        x = torch.randint(0, 256, (2, channels, rows, columns)).to(dtype)
+        for sizes in ([2, 31], [7, 1], [rows, 33], [50, 99]):
+            for roi in ([0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]):
+                options: dict[str, Any] = {
+                    "mode": "nearest", "axes": [2, 3], "sizes": sizes, "roi": roi,
+                    "coordinate_transformation_mode": "tf_crop_and_resize",
+                }  # fmt: skip
+                expected = myops.resize(x.double(), **options).to(dtype)
+                result = myops.resize(x.contiguous(memory_format=torch.channels_last), **options)
+                assert torch.equal(result, expected), (x.shape, sizes, roi)

@@ -41,38 +41,11 @@ MYOPS_INLINE void copy_run(const T* from, int64_t count, T* to) {
   if (count % kRun != 0) store(to + count - kRun, load_as<V>(from + count - kRun));
 }
 
-// As load_part(), which reads elements that are narrower than Wide one by one without AVX-512: here
-// words of them, that may overlap.
+// The first `count` elements of a vector, and others behind them if they lie before `end`: a whole
+// vector is loaded faster.
 template <class Wide, class T>
-MYOPS_INLINE Vector<Wide> load_few(const T* from, int64_t count) {
-  constexpr int64_t kBytes = kLanes<Wide> * sizeof(T);
-  if constexpr (sizeof(T) >= sizeof(Wide) || kBytes > 16 || MYOPS_VECTOR_BYTES == 64) {
-    return load_part<Wide>(from, count);
-  } else {
-    const auto* at = reinterpret_cast<const unsigned char*>(from);
-    const auto bytes = static_cast<size_t>(count) * sizeof(T);
-    const auto word = [&](auto kind, size_t first) MYOPS_INLINED {
-      std::memcpy(&kind, at + first, sizeof kind);
-      return uint64_t{kind};
-    };
-    // The first and the last of them, moved to their places.
-    const auto both = [&](auto kind) MYOPS_INLINED {
-      return word(kind, 0) | word(kind, bytes - sizeof kind) << 8 * (bytes - sizeof kind);
-    };
-    uint64_t words[2] = {};
-    if (bytes > 8) {
-      words[0] = word(uint64_t{}, 0), words[1] = word(uint64_t{}, bytes - 8) >> 8 * (16 - bytes);
-    } else if (bytes >= 4) {
-      words[0] = both(uint32_t{});
-    } else if (bytes >= 2) {
-      words[0] = both(uint16_t{});
-    } else if (bytes > 0) {
-      words[0] = both(uint8_t{});
-    }
-    T part[kLanes<Wide>];
-    std::memcpy(static_cast<void*>(part), words, sizeof part);
-    return load_wide<Wide>(part);
-  }
+MYOPS_INLINE Vector<Wide> load_within(const T* from, int64_t count, const T* end) {
+  return end - from >= kLanes<Wide> ? load_wide<Wide>(from) : load_part<Wide>(from, count);
 }
 
 // A copy with non-temporal stores.

@@ -33,7 +33,6 @@ class Gather {
   Gather(const TapTable<Wide>& taps, int64_t step) : table_(taps, step) {}
 
   int64_t elements() const { return table_.elements(); }
-  bool is_fast() const { return table_.is_fast(); }
 
   // Makes the elements [begin, end) of each row.
   void sum(int64_t begin, int64_t end, const GatherRows<Wide>& rows) const {

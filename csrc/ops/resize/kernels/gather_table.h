@@ -88,6 +88,14 @@ class GatherTable {
     return most_are(
         [](const Block& block) { return block.strategy <= Strategy::ThreeLoadsPerTap; });
   }
+  // For copies. Those of channels are compared with copies of all channels together, which on AVX2
+  // are as fast as two loads and permutations of two vectors.
+  bool copies_fast() const {
+    constexpr Strategy kSlowest =
+        MYOPS_VECTOR_BYTES == 64 ? Strategy::ThreeLoadsPerTap : Strategy::OneLoad;
+    return step_ == 1 ? is_made_by_loops()
+                      : most_are([](const Block& block) { return block.strategy <= kSlowest; });
+  }
   // The same, or two taps are gathered from far apart.
   bool is_fast() const {
     return is_made_by_loops() ||

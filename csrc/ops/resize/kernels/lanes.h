@@ -10,9 +10,10 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Slabs of kVectors vectors from the elements [low, high) of as many rows as they have lanes.
+// Slabs of kVectors vectors from the elements [low, high) of as many rows as they have lanes. `end`
+// is that of the memory that may be read.
 template <int kVectors, class Wide, class From>
-MYOPS_NOINLINE void pack(const From* const* rows, int64_t low, int64_t high,
+MYOPS_NOINLINE void pack(const From* const* rows, int64_t low, int64_t high, const From* end,
                          Wide* __restrict slabs) {
   constexpr int64_t L = kLanes<Wide>, kSlab = kVectors * L;
   slabs -= low * kSlab;
@@ -21,7 +22,7 @@ MYOPS_NOINLINE void pack(const From* const* rows, int64_t low, int64_t high,
     Vector<Wide> x[L];
     if (high - low < L) {
 #pragma GCC unroll 16
-      for (int64_t i = 0; i < L; ++i) x[i] = load_few<Wide>(row[i] + low, high - low);
+      for (int64_t i = 0; i < L; ++i) x[i] = load_within<Wide>(row[i] + low, high - low, end);
       transpose<Wide, L>(x);
       Wide* slab = slabs + low * kSlab + v * L;
 #pragma GCC unroll 16
@@ -54,6 +55,10 @@ MYOPS_NOINLINE void unpack(const Wide* slabs, int64_t count, int64_t width, Out*
     const int64_t rows = std::min<int64_t>(count - v * L, L);
     if (rows <= 0) return;
     if (width == 1) {
+      if (pitch == 1 && rows == L) {
+        store_narrow<Wide>(target + v * L, load(slabs + v * L));
+        continue;
+      }
       Out elements[L];
       store_narrow<Wide>(elements, load(slabs + v * L));
       for (int64_t i = 0; i < rows; ++i) target[(v * L + i) * pitch] = elements[i];
@@ -163,11 +168,13 @@ class LaneSum {
   LaneSum(const KernelContext& context, const LaneTable<Wide>& table, const TapTable<Wide>& taps)
       : table_(table),
         low_(taps.low * table.step()),
-        slabs_(context.scratch_array<Wide>((table.widest_tile() + 1) * table.step() * kRows)) {
-    std::fill_n(slabs_.data(), table.step() * kRows, Wide(0));
+        width_(std::max<int64_t>(taps.high + 1 - taps.low, 0) * table.step()),
+        slabs_(context.scratch_array<Wide>(fixed() + table.widest_tile() * table.step() * kRows)) {
+    std::fill_n(slabs_.data(), fixed(), Wide(0));
   }
 
-  // Rows of a result, `pitch` elements apart, from as many source rows.
+  // Rows of a result, `pitch` elements apart, from as many source rows, which are in order in
+  // memory.
   template <class From, class Out>
   void rows(int64_t count, const From* const* sources, Out* target, int64_t pitch) const {
     constexpr int kVectors = static_cast<int>(kRows / kLanes<Wide>);
@@ -184,19 +191,24 @@ class LaneSum {
   }
 
  private:
+  // Elements of zeros and of sums.
+  int64_t fixed() const { return (table_.step() + kLanes<Wide>)*kRows; }
+
   // As many rows as there are lanes; if there are fewer, the last one again in the other lanes.
   template <int kVectors, class From, class Out>
   int64_t group(int64_t left, const From* const* sources, Out* target, int64_t pitch) const {
     constexpr int64_t kSlab = kVectors * kLanes<Wide>;
     const int64_t count = std::min(left, kSlab);
     const From* rows[kSlab];
-    for (int64_t i = 0; i < kSlab; ++i) rows[i] = sources[std::min(i, count - 1)] + low_;
-    Wide* slabs = slabs_.data() + table_.step() * kRows;  // behind the zeros
+    for (int64_t i = 0; i < count; ++i) rows[i] = sources[i] + low_;
+    std::fill(rows + count, rows + kSlab, rows[count - 1]);
+    const From* end = rows[kSlab - 1] + width_;
+    Wide* slabs = slabs_.data() + fixed();
     for (const LaneTile& tile : table_.tiles()) {
       if (table_.compact()) {
         pack_places<kSlab>(tile, rows, slabs);
       } else {
-        pack<kVectors>(rows, tile.low * table_.step(), tile.high * table_.step(), slabs);
+        pack<kVectors>(rows, tile.low * table_.step(), tile.high * table_.step(), end, slabs);
       }
       sum_tile<kVectors>(tile, slabs, count, target, pitch);
     }
@@ -227,10 +239,9 @@ class LaneSum {
     const int64_t step = table_.step();
     const Wide* first = slabs - table_.low(tile) * step * kSlab;
     const LaneSource<Wide> source{table_, first, slabs_.data() - first};
-    alignas(64) Wide sums[L * kSlab];
+    Wide* sums = slabs_.data() + table_.step() * kRows;
     const int64_t begin = tile.begin * step, end = tile.end * step;
     const int64_t width = std::min(L, end - begin);
-    if (width < L) std::fill_n(sums, L * kSlab, Wide(0));
     for (int64_t at = begin; at < end; at += L) {
       const int64_t from = std::min(at, end - width);  // the last ones a second time
       kSums[table_.few()](source, from, width, sums);
@@ -239,8 +250,9 @@ class LaneSum {
   }
 
   const LaneTable<Wide>& table_;
-  int64_t low_;
-  ScratchArray<Wide> slabs_;  // zeros for padded taps, then those of a tile
+  int64_t low_, width_;  // of what is read of a row
+  // Zeros for padded taps, sums, and the slabs of a tile.
+  ScratchArray<Wide> slabs_;
 };
 
 }  // namespace myops::resize::MYOPS_ISA

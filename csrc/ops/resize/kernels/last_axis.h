@@ -73,10 +73,11 @@ class LastAxis {
            kFew * static_cast<double>(stride_) * static_cast<double>(taps_.first[outputs()]);
   }
 
+  static constexpr int64_t kMostTogether = 8 * LaneSum<Wide>::kRows;
   // How many rows are best made together, if one takes `bytes` of working memory.
   int64_t together(int64_t bytes) const {
-    constexpr int64_t kMostRows = 8, kRowsBytes = 40 << 10;
-    if (lanes_) return LaneSum<Wide>::kRows;
+    constexpr int64_t kMostRows = 8, kRowsBytes = 40 << 10, kShortRow = 256;
+    if (lanes_) return bytes <= kShortRow ? kMostTogether : LaneSum<Wide>::kRows;
     int64_t rows = 1;
     if (gather_ != nullptr) {
       while (rows < kMostRows && 2 * rows * bytes <= kRowsBytes) rows *= 2;
@@ -124,7 +125,8 @@ class LastAxis {
   template <class From, class Out>
   void part(int64_t begin, int64_t end, const From* source, bool streams, Out* target) const {
     if (channels_) {
-      channels_->run(begin, end, SlabPlaces<From>{source, stride_}, stride_, streams, target);
+      const SlabPlaces<From> places{source, stride_, source + taps_.input * stride_};
+      channels_->run(begin, end, places, stride_, streams, target);
       return;
     }
     if constexpr (gathers<From, Out>) {

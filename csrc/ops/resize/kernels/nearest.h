@@ -24,7 +24,7 @@ class Nearest {
     const bool last = depth + 1 == plan_.levels.size();
     if (last && fill_row(begin, end, source, target)) return;
     if (gathers_rows(depth)) return fill_rows(begin, end, source, target);
-    if (copies_short_rows(depth)) return copy_short_rows(begin, end, source, target);
+    if (copies_rows(depth)) return copy_rows(begin, end, source, target);
     if (last && copy_runs(begin, end, source, target)) return;
     int64_t previous = -1;
     for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
@@ -52,32 +52,68 @@ class Nearest {
            level.blocks == 1 && !level.taps.has_empty;
   }
 
-  // Whether a slab of the level is one short row, copied element by element.
-  bool copies_short_rows(size_t depth) const {
-    constexpr int64_t kShort = 32;
+  // Whether a slab of the level is one row, of which few elements are copied together.
+  bool copies_rows(size_t depth) const {
     const Level<Wide>& level = plan_.levels[depth];
-    return depth + 2 == plan_.levels.size() && level.blocks == 1 && level.out_volume <= kShort &&
+    return depth + 2 == plan_.levels.size() && level.blocks == 1 &&
            plan_.levels.back().in_volume < kRun && !level.taps.has_empty &&
            !plan_.levels.back().taps.has_empty;
   }
 
-  void copy_short_rows(int64_t begin, int64_t end, const T* source, T* target) const {
-    const Level<Wide>&level = plan_.levels[plan_.levels.size() - 2], &last = plan_.levels.back();
-    const int64_t *row = level.taps.index.data(), *column = last.taps.index.data();
-    const int64_t run = last.in_volume, columns = last.taps.output;
-    for (int64_t o = begin; o < end; ++o) {
-      const T* from = source + row[o] * level.in_volume;
-      if (run == 1) {
-        for (int64_t c = 0; c < columns; ++c) *target++ = from[column[c]];
-        continue;
+  // Rows of the level before the last.
+  void copy_rows(int64_t begin, int64_t end, const T* source, T* target) const {
+    const Level<Wide>& level = plan_.levels[plan_.levels.size() - 2];
+    const int64_t in = level.in_volume, out = level.out_volume, rows = level.taps.input;
+    const int64_t* index = level.taps.index.data();
+    with_chunk([&](const auto& copy) {
+      for (int64_t o = begin; o < end; ++o, target += out) {
+        if (out >= kRun && o > begin && index[o] == index[o - 1]) {
+          copy_run(target - out, out, target);
+        } else {
+          copy(0, last_columns(), source + index[o] * in, o + 1 < end && index[o] + 1 < rows,
+               target);
+        }
       }
-      for (int64_t c = 0; c < columns; ++c) {
-        for (int64_t i = 0; i < run; ++i) *target++ = from[column[c] * run + i];
-      }
-    }
+    });
   }
 
-  // Rows of the level before the last.
+  int64_t last_columns() const { return plan_.levels.back().taps.output; }
+
+  // Calls run(copy), where copy(begin, end, source, inside, target) copies outputs [begin, end) of
+  // the last level, each of fewer bytes than a vector, in chunks that are less than twice as long.
+  // What is too much is overwritten; only with `inside` more than the row may be read and written.
+  template <class Run>
+  void with_chunk(const Run& run) const {
+    const TapTable<Wide>& taps = plan_.levels.back().taps;
+    const int64_t bytes = plan_.levels.back().in_volume * kBytes;
+    const auto call = [&, index = taps.index.data(), input = taps.input](auto size, auto chunk) {
+      run([=](int64_t begin, int64_t end, const T* source, bool inside, T* target) MYOPS_INLINED {
+        constexpr int64_t kChunk = chunk / kBytes;
+        int64_t whole = end;
+        if (kChunk > 1 && !inside) {
+          const bool ascends = index[begin] <= index[end - 1];
+          whole = ascends ? std::max(begin, end - (kChunk - 1) / size) : begin;
+          while (whole > begin && (input - index[whole - 1]) * size < kChunk) --whole;
+        }
+        for (int64_t o = begin; o < whole; ++o, target += size) {
+          std::memcpy(static_cast<void*>(target), source + index[o] * size, chunk);
+        }
+        for (int64_t o = whole; o < end; ++o, target += size) {
+          std::copy_n(source + index[o] * size, static_cast<int64_t>(size), target);
+        }
+      });
+    };
+    const int64_t size = plan_.levels.back().in_volume;
+    if (size == 1)
+      return call(std::integral_constant<int64_t, 1>(), std::integral_constant<int64_t, kBytes>());
+    if (bytes <= 4) return call(size, std::integral_constant<int64_t, 4>());
+    if (bytes <= 8) return call(size, std::integral_constant<int64_t, 8>());
+    if (bytes <= 16) return call(size, std::integral_constant<int64_t, 16>());
+    if (bytes <= 32) return call(size, std::integral_constant<int64_t, 32>());
+    call(size, std::integral_constant<int64_t, 64>());
+  }
+
+  // The same with gather_ or byte_shuffle_.
   void fill_rows(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels[plan_.levels.size() - 2];
     const int64_t size = level.out_volume, input = level.in_volume;
@@ -136,9 +172,8 @@ class Nearest {
       shuffle(begin * level.in_volume, end * level.in_volume, source, target);
       return true;
     }
-    if (level.in_volume != 1 || level.taps.has_empty) return false;
-    const int64_t* index = level.taps.index.data() + begin;
-    for (int64_t o = 0; o < end - begin; ++o) target[o] = source[index[o]];
+    if (level.in_volume >= kRun || level.taps.has_empty) return false;
+    with_chunk([&](const auto& copy) { copy(begin, end, source, false, target); });
     return true;
   }
 

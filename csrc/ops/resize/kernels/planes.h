@@ -104,17 +104,18 @@ class Planes {
     const T* rows[kSlab];
     for (int64_t i = 0; i < kSlab; ++i) rows[i] = source + std::min(i, count - 1) * in;
     Wide *from = slabs_[0].data(), *to = slabs_[1].data();
-    pack<kVectors>(rows, 0, in, from);
-    each_pass(
-        plan_, [&](size_t depth, int64_t outer, int64_t inner, int64_t before, int64_t after) {
-          const int64_t size = inner * kSlab;
-          for (int64_t i = 0; i < outer; ++i) {
-            const Wide* tensor = from + i * before * kSlab;
-            sums_[depth].run(0, plan_.levels[depth].taps.output, SlabPlaces<Wide>{tensor, size},
-                             size, false, to + i * after * kSlab);
-          }
-          std::swap(from, to);
-        });
+    pack<kVectors>(rows, 0, in, source + count * in, from);
+    each_pass(plan_,
+              [&](size_t depth, int64_t outer, int64_t inner, int64_t before, int64_t after) {
+                const int64_t size = inner * kSlab;
+                for (int64_t i = 0; i < outer; ++i) {
+                  const Wide* tensor = from + i * before * kSlab;
+                  sums_[depth].run(0, plan_.levels[depth].taps.output,
+                                   SlabPlaces<Wide>{tensor, size, tensor + before * kSlab}, size,
+                                   false, to + i * after * kSlab);
+                }
+                std::swap(from, to);
+              });
     int64_t at = 0;
     for (; at + L <= out; at += L) unpack<kVectors>(from + at * kSlab, count, L, target + at, out);
     if (at == out) return;

@@ -132,7 +132,8 @@ class Resampler {
       const From* at = source + tensor * level.taps.input * size;
       for (int64_t o = from; o < to; o += slabs.places) {
         const int64_t count = std::min(slabs.places, to - o);
-        slabs.sum.run(o, o + count, SlabPlaces<From>{at, size}, size, false, slabs.memory.data());
+        slabs.sum.run(o, o + count, SlabPlaces<From>{at, size, at + level.taps.input * size}, size,
+                      false, slabs.memory.data());
         fill(depth + 1, 0, count * level.blocks * plan_.levels[depth + 1].taps.output,
              static_cast<const Wide*>(slabs.memory.data()), streams, target);
         target += count * level.out_volume;
@@ -162,8 +163,11 @@ class Resampler {
     const TapTable<Wide>& taps = level.taps;
     Slabs& ring = *slabs_[depth];
     int64_t* owners = ring.owners->data();
+    Wide* memory = ring.memory.data();
     each_tensor(level, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
       const From* at = source + tensor * taps.input * level.in_volume;
+      const int64_t size = level.out_volume;
+      const SlabPlaces<Wide> places{memory, size, memory + ring.places * size, ring.places - 1};
       std::fill_n(owners, ring.places, -1);
       const int64_t needed = taps.first[to] == 0 ? 0 : taps.index[taps.first[to] - 1];
       for (int64_t o = from; o < to; ++o, target += level.out_volume) {
@@ -179,11 +183,9 @@ class Resampler {
             ++count;
           } while (index + count <= stop && owners[place + count] != index + count);
           fill(depth + 1, 0, count * level.blocks * plan_.levels[depth + 1].taps.output,
-               at + index * level.in_volume, false, ring.memory.data() + place * level.out_volume);
+               at + index * level.in_volume, false, memory + place * size);
         }
-        ring.sum.run(o, o + 1,
-                     SlabPlaces<Wide>{ring.memory.data(), level.out_volume, ring.places - 1},
-                     level.out_volume, streams, target);
+        ring.sum.run(o, o + 1, places, size, streams, target);
       }
     });
   }

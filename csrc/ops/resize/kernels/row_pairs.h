@@ -85,7 +85,8 @@ void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scrat
     };
     if constexpr (kRowsFirst) {
       const Wide* rows[2] = {pair.rows[0] + block.low, pair.rows[1] + block.low};
-      sum_few<2>(rows, pair.weights, block.high - block.low, false, scratch_row + block.low);
+      const int64_t size = block.high - block.low;
+      sum_few<2>(rows, pair.weights, size, rows[1] + size, false, scratch_row + block.low);
       put(0, gather.template block_of<2>(block, scratch_row));
     } else {
       const auto a = gather.template block_of<2>(block, pair.rows[0]);

@@ -29,16 +29,17 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
 }
 
 // Stores make(i, load), the vector of the result from element i on, for all elements. load(from):
-// the vector of source elements there, or the part of it that is left.
-template <class Wide, class T, class Make>
-MYOPS_INLINE void for_each_vector(int64_t size, bool streams, T* target, const Make& make) {
+// the vector of source elements there, of which those behind a shorter slab have no meaning. `end`
+// is that of the memory that may be read.
+template <class Wide, class From, class T, class Make>
+MYOPS_INLINE void for_each_vector(int64_t size, const From* end, bool streams, T* target,
+                                  const Make& make) {
   constexpr int64_t L = kLanes<Wide>;
   const auto whole = [](const auto* from) MYOPS_INLINED { return load_wide<Wide>(from); };
-  const auto part = [&](int64_t i, int64_t count) MYOPS_INLINED {
-    const auto load = [&](const auto* from) MYOPS_INLINED { return load_few<Wide>(from, count); };
-    store_part<Wide>(target + i, make(i, load), count);
-  };
-  if (size < L) return part(0, size);
+  if (size < L) {
+    const auto load = [&](const auto* x) MYOPS_INLINED { return load_within<Wide>(x, size, end); };
+    return store_part<Wide>(target, make(0, load), size);
+  }
   if constexpr (std::is_same_v<Wide, T>) {
     if (streams) {
       for (int64_t i = 0; i < size; i += L) stream(target + i, make(i, whole));
@@ -53,12 +54,12 @@ MYOPS_INLINE void for_each_vector(int64_t size, bool streams, T* target, const M
 
 // kTaps taps.
 template <int kTaps, class From, class Wide, class T>
-MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t size, bool streams,
-                          T* __restrict target) {
+MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t size,
+                          const From* end, bool streams, T* __restrict target) {
   const From* from[kTaps];
   Wide weight[kTaps];
   for (int k = 0; k < kTaps; ++k) from[k] = slabs[k], weight[k] = weights[k];
-  for_each_vector<Wide>(size, streams, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
+  for_each_vector<Wide>(size, end, streams, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
     Vector<Wide> sum = broadcast(weight[0]) * load(from[0] + i);
     for (int k = 1; k < kTaps; ++k) sum = fma(broadcast(weight[k]), load(from[k] + i), sum);
     return sum;
@@ -68,9 +69,9 @@ MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t
 // More than four taps.
 template <class From, class Wide, class T>
 MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_t taps,
-                           int64_t size, bool streams, T* __restrict target) {
+                           int64_t size, const From* end, bool streams, T* __restrict target) {
   using V = Vector<Wide>;
-  for_each_vector<Wide>(size, streams, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
+  for_each_vector<Wide>(size, end, streams, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
     V a{}, b{}, c{}, d{};
     const auto add = [&](V& sum, int64_t k) MYOPS_INLINED {
       sum = fma(broadcast(weights[k]), load(slabs[k] + i), sum);
@@ -87,18 +88,18 @@ MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_
 // At least one tap.
 template <class From, class Wide, class T>
 MYOPS_NOINLINE void sum_slab(const From* const* slabs, const Wide* weights, int64_t taps,
-                             int64_t size, bool streams, T* target) {
+                             int64_t size, const From* end, bool streams, T* target) {
   switch (taps) {
     case 1:
-      return sum_few<1>(slabs, weights, size, streams, target);
+      return sum_few<1>(slabs, weights, size, end, streams, target);
     case 2:
-      return sum_few<2>(slabs, weights, size, streams, target);
+      return sum_few<2>(slabs, weights, size, end, streams, target);
     case 3:
-      return sum_few<3>(slabs, weights, size, streams, target);
+      return sum_few<3>(slabs, weights, size, end, streams, target);
     case 4:
-      return sum_few<4>(slabs, weights, size, streams, target);
+      return sum_few<4>(slabs, weights, size, end, streams, target);
     default:
-      return sum_many(slabs, weights, taps, size, streams, target);
+      return sum_many(slabs, weights, taps, size, end, streams, target);
   }
 }
 
@@ -107,6 +108,7 @@ template <class From>
 struct SlabPlaces {
   const From* begin;
   int64_t size;
+  const From* end;  // of the memory that may be read
   int64_t mask = -1;
   MYOPS_INLINE const From* operator[](int64_t i) const { return begin + (i & mask) * size; }
 };
@@ -125,8 +127,10 @@ class SlabSum {
            T* target) const {
     if (size <= kShort) {
       if (taps_.widest == 1) return run_short<1>(begin, end, places, size, target);
+      if (taps_.width == 2) return run_short<2, true>(begin, end, places, size, target);
       if (taps_.widest == 2) return run_short<2>(begin, end, places, size, target);
       if (taps_.widest == 3) return run_short<3>(begin, end, places, size, target);
+      if (taps_.width == 4) return run_short<4, true>(begin, end, places, size, target);
       if (taps_.widest == 4) return run_short<4>(begin, end, places, size, target);
     }
     const From* few[kFew];
@@ -144,7 +148,7 @@ class SlabSum {
       const int64_t* index = taps_.index.data() + first;
       const Wide* weights = taps_.weight.data() + first;
       for (int64_t k = 0; k < count; ++k) slabs[k] = places[index[k]];
-      sum_slab(slabs, weights, count, size, streams, target);
+      sum_slab(slabs, weights, count, size, places.end, streams, target);
     }
   }
 
@@ -152,10 +156,10 @@ class SlabSum {
   static constexpr int64_t kFew = 8;  // taps for which no memory is asked
   static constexpr int64_t kShort = 4 * kLanes<Wide>;
 
-  // The same for short slabs and at most kTaps taps. Their number varies, and a wrongly predicted
-  // branch would take longer than the sum: all have kTaps, of which the last read 0 and have the
-  // weight -0, as in lane_table.h.
-  template <int kTaps, class From, class T>
+  // The same for short slabs and kTaps taps, or at most so many. If their number varies, a wrongly
+  // predicted branch would take longer than the sum: all have kTaps, of which the last read 0 and
+  // have the weight -0, as in lane_table.h.
+  template <int kTaps, bool kAll = false, class From, class T>
   MYOPS_NOINLINE void run_short(int64_t begin, int64_t end, const SlabPlaces<From>& given,
                                 int64_t size, T* __restrict target) const {
     constexpr int64_t L = kLanes<Wide>;
@@ -167,8 +171,13 @@ class SlabSum {
     for (int64_t o = begin; o < end; ++o, target += size) {
       const From* from[kTaps];
       Vector<Wide> weight[kTaps];
-      const int64_t count = first[o + 1] - first[o];
+      const int64_t count = kAll ? kTaps : first[o + 1] - first[o];
       for (int k = 0; k < kTaps; ++k) {
+        if constexpr (kAll) {
+          from[k] = places[index[o * kTaps + k]];
+          weight[k] = broadcast(weights[o * kTaps + k]);
+          continue;
+        }
         const int64_t tap = std::min(first[o] + k, last);
         const Wide padded = k == 0 ? Wide(0) : -Wide(0);
         const From* slab = places[index[tap]];
@@ -182,8 +191,8 @@ class SlabSum {
         return total;
       };
       if (size < L) {
-        const auto total =
-            sum([&](const From* x) MYOPS_INLINED { return load_few<Wide>(x, size); });
+        const auto total = sum(
+            [&](const From* x) MYOPS_INLINED { return load_within<Wide>(x, size, places.end); });
         // A whole vector where the outputs that follow overwrite what is too much.
         if ((end - o) * size >= L) {
           store_narrow<Wide>(target, total);

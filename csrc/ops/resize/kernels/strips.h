@@ -50,7 +50,8 @@ class Strips {
     const TapTable<Wide>& taps = level_.taps;
     const int64_t size = level_.in_volume;
     const auto slabs_of = [&](int64_t tensor, int64_t from) {
-      return SlabPlaces<From>{source + tensor * taps.input * size + from, size};
+      const From* begin = source + tensor * taps.input * size;
+      return SlabPlaces<From>{begin + from, size, begin + taps.input * size};
     };
     if (last_.reads_little()) {
       return each_tensor(level_, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
@@ -67,20 +68,20 @@ class Strips {
       });
     }
     Wide* rows = rows_->template as<Wide>();
-    const Wide* combined[LaneTable<Wide>::kRows];
+    const Wide* combined[LastAxis<Wide>::kMostTogether];
     const auto& parts = last_.parts_read();
-    const bool reads_whole_rows = parts.size() == 1 && parts.front() == std::pair(int64_t{0}, size);
+    // A row of the strip has no elements before the first part and none behind the last.
+    const int64_t low = parts.front().first, width = parts.back().second - low;
     for (int64_t at = begin; at < end;) {
       const int64_t count = std::min(strip_, end - at);
-      int64_t row = 0;
+      for (int64_t row = 0; row < count; ++row) combined[row] = rows + row * width - low;
+      Wide* row = rows;
       each_tensor(level_, at, at + count, [&](int64_t tensor, int64_t from, int64_t to) {
-        Wide* const first = rows + row * size;
-        for (int64_t o = from; o < to; ++o, ++row) combined[row] = rows + row * size;
-        if (reads_whole_rows) return sum_.run(from, to, slabs_of(tensor, 0), size, false, first);
-        for (int64_t o = from; o < to; ++o) {
-          for (const auto& [low, high] : parts) {
-            sum_.run(o, o + 1, slabs_of(tensor, low), high - low, false,
-                     first + (o - from) * size + low);
+        // Rows together if nothing lies between them.
+        const int64_t step = parts.size() == 1 ? to - from : 1;
+        for (int64_t o = from; o < to; o += step, row += step * width) {
+          for (const auto& [first, last] : parts) {
+            sum_.run(o, o + step, slabs_of(tensor, first), last - first, false, row + first - low);
           }
         }
       });
@@ -155,7 +156,8 @@ class Strips {
       const Wide* first = rows;
       for (const Part& each : parts_) {
         const Wide* low = first - each.low * size;
-        sum_.run(each.begin, each.end, SlabPlaces<Wide>{low, size}, size, streams, target);
+        sum_.run(each.begin, each.end, SlabPlaces<Wide>{low, size, rows + count * size}, size,
+                 streams, target);
         target += (each.end - each.begin) * size;
         first += (each.high - each.low) * size;
       }

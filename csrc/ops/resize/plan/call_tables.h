@@ -59,8 +59,9 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
                     kernel_enabled("resize.gather"))) {
         take_gather(table_budget, last.taps, last.in_volume);
         tables->last.gather.emplace(last.taps, last.in_volume);
-        const bool channels = moves && last.in_volume > 1;  // copied one by one otherwise
-        if (!channels && !tables->last.gather->is_fast()) tables->last.gather.reset();
+        const GatherTable<Wide>& table = tables->last.gather->table();
+        const bool fast = moves ? table.copies_fast() : table.is_fast();
+        if (!fast) tables->last.gather.reset();
       }
     }
     if (sums && !tables->last.gather && !tables->plan.has_one_row() &&
