@@ -23,18 +23,19 @@ from myops import _numpy
 SWITCH = "deform_conv2d.bfloat16_product"
 CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
 PAIRS = _numpy.instruction_set() == "avx512" and "avx512_bf16" in CPU
-PRODUCT = "bfloat16_product" if PAIRS else "columns_product"
+COLUMNS, PLANES = "columns_product", "planes_product"
 
-# As in deform_cases.CASES, then the image's size, and whether channels can be paired.
+# As in deform_cases.CASES, then the image's size, the kernel without pairs, and whether channels
+# can be paired. The second has sums of 27 products.
 CASES = [
-    ((1, 64, 40, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (17, 21), True),
-    ((2, 3, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (13, 9), True),  # 27 products
-    ((1, 40, 300, (5, 5), (2, 1), (2, 2), (1, 1), 1, 2, False, True), (12, 10), True),
-    ((3, 33, 1, (1, 1), (1, 1), (0, 0), (1, 1), 1, 3, True, False), (5, 40), True),
-    ((1, 32, 64, (3, 3), (1, 1), (1, 1), (1, 1), 8, 1, True, False), (9, 9), True),
-    ((1, 12, 6, (3, 3), (1, 1), (1, 1), (1, 1), 3, 2, True, True), (9, 9), True),
-    ((1, 9, 6, (3, 3), (1, 1), (1, 1), (1, 1), 3, 1, True, True), (9, 9), False),  # 3 of 9
-    ((1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 1, True, True), (9, 9), None),  # depthwise
+    ((1, 64, 40, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (17, 21), COLUMNS, True),
+    ((2, 3, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (13, 9), PLANES, True),
+    ((1, 40, 300, (5, 5), (2, 1), (2, 2), (1, 1), 1, 2, False, True), (12, 10), COLUMNS, True),
+    ((3, 33, 1, (1, 1), (1, 1), (0, 0), (1, 1), 1, 3, True, False), (5, 40), COLUMNS, True),
+    ((1, 32, 64, (3, 3), (1, 1), (1, 1), (1, 1), 8, 1, True, False), (9, 9), COLUMNS, True),
+    ((1, 12, 6, (3, 3), (1, 1), (1, 1), (1, 1), 3, 2, True, True), (9, 9), PLANES, True),
+    ((1, 9, 6, (3, 3), (1, 1), (1, 1), (1, 1), 3, 1, True, True), (9, 9), COLUMNS, False),  # 3 of 9
+    ((1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 1, True, True), (9, 9), "depthwise", False),
 ]
 
 
@@ -47,11 +48,11 @@ def product_of(tensors: Any, attributes: dict[str, Any]) -> tuple[str, torch.Ten
 def test_error_and_runtimes(number: int) -> None:
     """A sample and a result are rounded to bfloat16 once each, half a unit at most; sums in float32
     add little."""
-    case, size, paired = CASES[number]
+    case, size, kernel, paired = CASES[number]
     torch.manual_seed(number)
     tensors, attributes = build(case, size, "bfloat16")
     name, result = product_of(tensors, attributes)
-    assert name == ("depthwise" if paired is None else PRODUCT if paired else "columns_product")
+    assert name == ("bfloat16_product" if paired and PAIRS else kernel)
     exact = expected(tensors, attributes)
     x, weight, offset, bias, mask = tensors
     sizes = [x.abs(), weight.abs(), offset, None, None if mask is None else mask.abs()]
@@ -74,7 +75,7 @@ def test_error_and_runtimes(number: int) -> None:
 
 def test_infinity_stays_with_its_outputs() -> None:
     """The half of a pair that is left over multiplies nothing: 0 times infinity would be NaN."""
-    for case, size, _ in CASES[1:7]:
+    for case, size, _, _ in CASES[1:7]:
         tensors, attributes = build(case, size, "bfloat16")
         tensors[0][..., -1, 3, 4] = torch.inf
         exact = expected(tensors, attributes)

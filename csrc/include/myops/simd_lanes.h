@@ -84,7 +84,7 @@ MYOPS_INLINE Vector<A> load_part(const T* from, int64_t count) {
   if constexpr (sizeof(T) == 2) store(part, _mm256_maskz_loadu_epi16(mask, from));
   if constexpr (sizeof(T) == 1) store(part, _mm_maskz_loadu_epi8(mask, from));
 #elif MYOPS_VECTOR_BYTES == 32
-  const Index<A> lanes = load_as<Index<A> >(kLaneNumbers);
+  const Index<A> lanes = load_as<Index<A>>(kLaneNumbers);
   const auto mask = lanes < static_cast<int32_t>(count);
   if constexpr (sizeof(T) == 8) {
     return (Vector<A>)_mm256_maskload_pd(from, _mm256_cvtepi32_epi64((__m128i)mask));
@@ -139,6 +139,60 @@ inline Vector<float> load_fours<float>(const float* from, const int32_t* at) {
 #endif
 }
 #endif
+
+// A vector from its groups of 16 bytes.
+template <class A>
+MYOPS_INLINE Vector<A> join_quads(const Lanes<A, kQuad<A>> (&quads)[kLanes<A> / kQuad<A>]) {
+#if MYOPS_VECTOR_BYTES >= 32
+  const auto two = [&](int i) MYOPS_INLINED {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256((__m128)quads[i]), (__m128)quads[i + 1], 1);
+  };
+#endif
+#if MYOPS_VECTOR_BYTES == 64
+  return (Vector<A>)_mm512_insertf32x8(_mm512_castps256_ps512(two(0)), two(2), 1);
+#elif MYOPS_VECTOR_BYTES == 32
+  return (Vector<A>)two(0);
+#else
+  return quads[0];
+#endif
+}
+// Of numbers a_0 b_0 a_1 b_1 ... in two vectors, the first of each pair, or the second. Groups of
+// 16 bytes stay where they are, and those of `low` come first.
+template <int kSecond, class V, int... kLane>
+MYOPS_INLINE V of_pairs(V low, V high, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane), Q = 16 * L / sizeof(V);
+  return shuffle<(kLane / Q * Q + kLane % Q * 2 % Q + kSecond + kLane % Q * 2 / Q * L)...>(low,
+                                                                                           high);
+}
+// lefts[i] = from[at[i]], rights[i] = from[at[i] + 1]. Not by gathering, which takes longer: a pair
+// is one load.
+template <class A>
+MYOPS_INLINE void load_pairs(const A* from, const int32_t* at, Vector<A>& lefts,
+                             Vector<A>& rights) {
+  constexpr int64_t L = kLanes<A>, Q = kQuad<A>;
+  using Quad = Lanes<A, Q>;
+  Quad low[L / Q], high[L / Q];
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < L / Q; ++i) {
+    if constexpr (Q == 2) {
+      low[i] = load_as<Quad>(from + at[2 * i]);
+      high[i] = load_as<Quad>(from + at[2 * i + 1]);
+    } else {
+      const auto two = [&](int64_t lane) MYOPS_INLINED {
+        uint64_t pairs[2];
+        std::memcpy(pairs, from + at[lane], 8);
+        std::memcpy(pairs + 1, from + at[lane + 1], 8);
+        return (Quad)Lanes<uint64_t, 2>{pairs[0], pairs[1]};
+      };
+      low[i] = two(4 * i);
+      high[i] = two(4 * i + 2);
+    }
+  }
+  constexpr auto kAll = std::make_integer_sequence<int, static_cast<int>(L)>();
+  const Vector<A> first = join_quads<A>(low), second = join_quads<A>(high);
+  lefts = of_pairs<0>(first, second, kAll);
+  rights = of_pairs<1>(first, second, kAll);
+}
 
 #if MYOPS_VECTOR_BYTES >= 32
 inline __m128i sixteen_bytes(const uint8_t* from) {

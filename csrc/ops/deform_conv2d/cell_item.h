@@ -88,8 +88,9 @@ class ItemGradient {
     pack_weights();
     GroupWeights::for_each(conv_, item_.channels, [&](const GroupPart& part) {
       const int64_t taps = item_.taps.count(), rows = part.row(taps);
-      weighted_sums<A>(rows, part.outputs.count(), {weights_.get() + part.begin * taps, rows},
-                       gradient_of(part), {rows_of(part), row_}, pixels_);
+      weighted_sums<Result::Overwrite, A>(rows, part.outputs.count(),
+                                          {weights_.get() + part.begin * taps, rows},
+                                          gradient_of(part), {rows_of(part), row_}, pixels_);
     });
   }
   // Reads the gradient of Y in place if it is read about once, otherwise copies it.

@@ -169,14 +169,7 @@ class Convolution {
       context_.report(kPairs ? "bfloat16_product" : "columns_product", "Y",
                       str("sums over channels; ", blocks));
     }
-    context_.report(prepared  ? "packed_with_model"
-                    : shared_ ? "packed_once"
-                              : "packed_by_task",
-                    "W",
-                    str(static_cast<size_t>(weights_.size()) * sizeof(S), " bytes, ",
-                        prepared  ? "constant"
-                        : shared_ ? "fit the shared buffer"
-                                  : "more than the shared buffer"));
+    report_weights(context_, weights_.size() * static_cast<int64_t>(sizeof(S)), prepared, shared_);
   }
 
   struct Buffers {  // of one task

@@ -3,6 +3,7 @@
 
 #include "convolve.h"
 #include "kernels.h"
+#include "plane_convolution.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -49,8 +50,14 @@ void forward_typed(KernelContext& context) {
   inputs.positions.mask = StridedView<const T>(context.input(4));
   const std::vector<Term<T>> terms = terms_of<T>(conv, W);
   const Scratch* prepared = context.prepared<Scratch>();
-  Convolution<T>(context, conv, inputs, terms, context.input(3), context.output(0))
-      .run(prepared ? prepared->as<Sample<T>>() : nullptr);
+  const Sample<T>* weights = prepared ? prepared->as<Sample<T>>() : nullptr;
+  const Tensor &bias = context.input(3), &out = context.output(0);
+  if constexpr (kFactorSamples<T> == 1) {
+    if (PlaneConvolution<T>::supports(conv)) {
+      return PlaneConvolution<T>(context, conv, inputs, terms, bias, out).run(weights);
+    }
+  }
+  Convolution<T>(context, conv, inputs, terms, bias, out).run(weights);
 }
 
 void forward(KernelContext& context) {

@@ -29,6 +29,10 @@ class LineView {
       __builtin_prefetch(from + i);
     }
   }
+  // Where the pixels of a row from `pixel` on follow one another; null: they do not.
+  const T* contiguous(int64_t channel, int64_t row, int64_t pixel) const {
+    return pixel_ == 1 ? data_ + channel * channel_ + row * row_ + pixel : nullptr;
+  }
   // kLanes pixels of a row, or `count` if there are fewer; the other lanes are NaN.
   V at(int64_t channel, int64_t row, int64_t pixel, int64_t count) const {
     const T* from = data_ + channel * channel_ + row * row_ + pixel * pixel_;

@@ -13,22 +13,29 @@ struct Rows {
   int64_t row;
 };
 
-inline constexpr int kSumRows = MYOPS_REGISTERS == 32 ? 6 : 3;  // of a block of weighted_sums()
+inline constexpr int kSumRows = MYOPS_REGISTERS == 32 ? 6 : 4;  // of a block of weighted_sums()
 inline constexpr int kSumVectors = MYOPS_REGISTERS == 32 ? 4 : 3;
-inline constexpr int kDotRows = MYOPS_REGISTERS == 32 ? 6 : 2;  // of a block of dot_products()
+inline constexpr int kDotRows = MYOPS_REGISTERS == 32 ? 6 : 3;  // of a block of dot_products()
 
 // The vector at `from`, or its first `count` elements and zeros. kWhole: count is kLanes.
 template <bool kWhole, class A>
 MYOPS_INLINE Vector<A> load_some(const A* from, int64_t count) {
   if constexpr (kWhole) return load(from);
-  return load_first<A>(from, count);
+  return load_part<A>(from, count);
 }
 
-template <int kRows, int kVectors, bool kWhole, class A>
+template <Result kResult, int kRows, int kVectors, bool kWhole, class A>
 MYOPS_INLINE void weighted_block(int64_t depth, Rows<const A> weights, Rows<const A> planes,
                                  const Rows<A>& out, int64_t count) {
   constexpr int64_t L = kLanes<A>;
   Vector<A> sums[kRows][kVectors] = {};
+  if constexpr (kResult == Result::Add) {
+#pragma GCC unroll 6
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = load(out.data + i * out.row + v * L);
+    }
+  }
   for (int64_t r = 0; r < depth; ++r, planes.data += planes.row, weights.data += weights.row) {
     Vector<A> values[kVectors];
 #pragma GCC unroll 4
@@ -46,22 +53,22 @@ MYOPS_INLINE void weighted_block(int64_t depth, Rows<const A> weights, Rows<cons
     for (int v = 0; v < kVectors; ++v) store(out.data + i * out.row + v * L, sums[i][v]);
   }
 }
-template <int kRows, int kVectors, bool kWhole, class A>
+template <Result kResult, int kRows, int kVectors, bool kWhole, class A>
 inline void weighted_rows(int64_t rows, int64_t depth, Rows<const A> weights,
                           const Rows<const A>& planes, Rows<A> out, int64_t count) {
   for (; rows >= kRows; rows -= kRows, weights.data += kRows, out.data += kRows * out.row) {
-    weighted_block<kRows, kVectors, kWhole>(depth, weights, planes, out, count);
+    weighted_block<kResult, kRows, kVectors, kWhole>(depth, weights, planes, out, count);
   }
   if constexpr (kRows > 1) {
     if (rows > 0) {
-      weighted_rows<kRows - 1, kVectors, kWhole>(rows, depth, weights, planes, out, count);
+      weighted_rows<kResult, kRows - 1, kVectors, kWhole>(rows, depth, weights, planes, out, count);
     }
   }
 }
 
-// out[i][p] = sum over r < depth of weights[r][i] * planes[r][p] for i < rows and p < pixels. Whole
-// vectors of `out` are written.
-template <class A>
+// out[i][p] (+)= sum over r < depth of weights[r][i] * planes[r][p] for i < rows and p < pixels.
+// Whole vectors of `out` are written.
+template <Result kResult, class A>
 void weighted_sums(int64_t rows, int64_t depth, const Rows<const A>& weights, Rows<const A> planes,
                    Rows<A> out, int64_t pixels) {
   constexpr int64_t L = kLanes<A>, kStep = kSumVectors * L;
@@ -70,12 +77,19 @@ void weighted_sums(int64_t rows, int64_t depth, const Rows<const A>& weights, Ro
     out.data += by;
   };
   for (; pixels >= kStep; pixels -= kStep, advance(kStep)) {
-    weighted_rows<kSumRows, kSumVectors, true>(rows, depth, weights, planes, out, L);
+    weighted_rows<kResult, kSumRows, kSumVectors, true>(rows, depth, weights, planes, out, L);
+  }
+  if (pixels >= 2 * L) {
+    weighted_rows<kResult, kSumRows, 2, true>(rows, depth, weights, planes, out, L);
+    pixels -= 2 * L;
+    advance(2 * L);
   }
   for (; pixels >= L; pixels -= L, advance(L)) {
-    weighted_rows<kSumRows, 1, true>(rows, depth, weights, planes, out, L);
+    weighted_rows<kResult, kSumRows, 1, true>(rows, depth, weights, planes, out, L);
   }
-  if (pixels > 0) weighted_rows<kSumRows, 1, false>(rows, depth, weights, planes, out, pixels);
+  if (pixels > 0) {
+    weighted_rows<kResult, kSumRows, 1, false>(rows, depth, weights, planes, out, pixels);
+  }
 }
 
 // The products of kLeft rows with `wanted` <= kRight others; a missing one is replaced by the
@@ -87,15 +101,24 @@ MYOPS_INLINE void dot_block(const Rows<const A>& left, const Rows<const A>& righ
   Vector<A> sums[kLeft][kRight] = {};
   const A* at[kRight];
   for (int j = 0; j < kRight; ++j) at[j] = right.data + (j < wanted ? j : 0) * right.row;
+  // The shorter side is loaded first, so that sums and factors fit the registers.
   const auto add = [&](auto whole, int64_t p, int64_t count) MYOPS_INLINED {
-    Vector<A> values[kRight];
+    constexpr bool kLeftFirst = kLeft < kRight;
+    constexpr int kFirst = kLeftFirst ? kLeft : kRight, kSecond = kLeftFirst ? kRight : kLeft;
+    const auto value = [&](bool of_left, int i) MYOPS_INLINED {
+      return load_some<whole>(of_left ? left.data + i * left.row + p : at[i] + p, count);
+    };
+    Vector<A> values[kFirst];
 #pragma GCC unroll 4
-    for (int j = 0; j < kRight; ++j) values[j] = load_some<whole>(at[j] + p, count);
+    for (int i = 0; i < kFirst; ++i) values[i] = value(kLeftFirst, i);
 #pragma GCC unroll 6
-    for (int i = 0; i < kLeft; ++i) {
-      const Vector<A> value = load_some<whole>(left.data + i * left.row + p, count);
+    for (int j = 0; j < kSecond; ++j) {
+      const Vector<A> other = value(!kLeftFirst, j);
 #pragma GCC unroll 4
-      for (int j = 0; j < kRight; ++j) sums[i][j] = fma(value, values[j], sums[i][j]);
+      for (int i = 0; i < kFirst; ++i) {
+        Vector<A>& sum = kLeftFirst ? sums[i][j] : sums[j][i];
+        sum = fma(values[i], other, sum);
+      }
     }
   };
   int64_t p = 0;
@@ -124,18 +147,25 @@ inline void dot_rows(const Rows<const A>& left, Rows<const A> right, int64_t cou
   if (count == 1) dot_block<kLeft, 1>(left, right, 1, pixels, out);
 }
 
-// out[i][j] = sum over p < pixels of left[i][p] * right[j][p] for i < rows and j < count.
+// out[i][j] = sum over p < pixels of left[i][p] * right[j][p] for i < rows and j < count. What is
+// read again and again, for each block of the others, are the rows of the side with the larger
+// blocks.
 template <class A>
-void dot_products(int64_t rows, int64_t count, Rows<const A> left, const Rows<const A>& right,
+void dot_products(int64_t rows, int64_t count, const Rows<const A>& left, Rows<const A> right,
                   int64_t pixels, Rows<A> out) {
-  const auto advance = [&](int64_t by) {
-    left.data += by * left.row;
-    out.data += by * out.row;
-  };
-  for (; rows >= kDotRows; rows -= kDotRows, advance(kDotRows)) {
-    dot_rows<kDotRows>(left, right, count, pixels, out);
+  const int64_t most = kDotRows < 4 ? 4 : count;
+  for (; count > 0; count -= most, right.data += most * right.row, out.data += most) {
+    const int64_t some = std::min(count, most);
+    const auto left_at = [&](int64_t row) {
+      return Rows<const A>{left.data + row * left.row, left.row};
+    };
+    const auto out_at = [&](int64_t row) { return Rows<A>{out.data + row * out.row, out.row}; };
+    int64_t row = 0;
+    for (; row + kDotRows <= rows; row += kDotRows) {
+      dot_rows<kDotRows>(left_at(row), right, some, pixels, out_at(row));
+    }
+    for (; row < rows; ++row) dot_rows<1>(left_at(row), right, some, pixels, out_at(row));
   }
-  for (; rows > 0; --rows, advance(1)) dot_rows<1>(left, right, count, pixels, out);
 }
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -208,4 +208,16 @@ int64_t packed_forward(const ConvShape& conv, const Share& share, int64_t taps) 
   return round_up(share.outputs.count(), kPanel<A>) * depth_of<T>(taps * share.channels.count());
 }
 
+inline void report_weights(const KernelContext& context, int64_t bytes, bool prepared,
+                           bool shared) {
+  context.report(prepared ? "packed_with_model"
+                 : shared ? "packed_once"
+                          : "packed_by_task",
+                 "W",
+                 str(bytes, " bytes, ",
+                     prepared ? "constant"
+                     : shared ? "fit the shared buffer"
+                              : "more than the shared buffer"));
+}
+
 }  // namespace myops::deform::MYOPS_ISA

@@ -9,14 +9,16 @@ namespace myops::deform::MYOPS_ISA {
 template <class T, class A>
 void write_planes(const A* from, int64_t plane, const StridedView<T>& out, const Tile& tile,
                   const Range& channels) {
-  for (int64_t row = 0; row < tile.rows; ++row, from += tile.columns) {
+  const bool whole = out.step[2] == tile.columns * out.step[3];  // rows without a gap
+  const int64_t rows = whole ? 1 : tile.rows, columns = tile.pixels() / rows;
+  for (int64_t row = 0; row < rows; ++row, from += columns) {
     T* to = out.at(tile.image, channels.first, tile.top + row, tile.left);
-    if (out.step[1] == 1) {
-      transpose_copy(from, plane, to, out.step[3], channels.count(), tile.columns);
+    if (out.channels_last()) {
+      transpose_copy(from, plane, to, out.step[3], channels.count(), columns);
       continue;
     }
     for (int64_t c = 0; c < channels.count(); ++c, to += out.step[1]) {
-      narrow(from + c * plane, tile.columns, to);
+      narrow(from + c * plane, columns, to);
     }
   }
 }

@@ -1,0 +1,189 @@
+// Y = B + W A with few channels in each offset group: samples and sums are planes of pixels. Tiles,
+// chunks of outputs, packed weights and the order of the sums are those of Convolution
+// (convolve.h), so that the results have the same bits.
+#pragma once
+
+#include "convolve.h"
+#include "pixel_products.h"
+#include "plane_samples.h"
+#include "write_results.h"
+
+namespace myops::deform::MYOPS_ISA {
+
+template <class T>
+class PlaneConvolution {
+ public:
+  using A = Accumulate<T>;
+
+  static bool supports(const ConvShape& conv) {
+    return few(conv) && kernel_enabled("deform_conv2d.planes_product");
+  }
+
+  PlaneConvolution(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
+                   const std::vector<Term<T>>& terms, const Tensor& bias, const Tensor& out)
+      : context_(context),
+        conv_(conv),
+        inputs_(inputs),
+        bias_(bias),
+        out_(out),
+        filters_(terms.front().filters),
+        weights_(conv, terms),
+        blocking_(conv),
+        shared_(static_cast<size_t>(weights_.size()) * sizeof(A) <= kSharedBytes),
+        tiling_(conv, tile_pixels()) {}
+
+  // `prepared`: the packed weights, or null; see Convolution::run().
+  void run(const A* prepared) const {
+    const bool own = shared_ && prepared == nullptr;
+    const Buffer<A> packed(context_, own ? weights_.size() : 0);
+    if (own) weights_.pack(packed.get());
+    const A* weights = own ? packed.get() : prepared;
+    if (context_.reports()) report(prepared != nullptr);
+    const int64_t chunks = weights_.chunks().count(), tiles = tiling_.count();
+    Pool<Buffers> pool;
+    context_.parallel_for(conv_.batch * tiles * chunks, 1, [&](int64_t piece, int64_t) {
+      std::unique_ptr<Buffers> own_buffers = pool.take([&] { return buffers(weights == nullptr); });
+      const Tile tile = tiling_.at(piece / chunks / tiles, piece / chunks % tiles);
+      const int64_t chunk = piece % chunks;
+      run_tile(*own_buffers, tile, weights_.chunks().at(chunk),
+               weights ? weights + weights_.begin(chunk) : nullptr);
+      pool.give_back(std::move(own_buffers));
+    });
+  }
+
+ private:
+  static constexpr int64_t kMostChannels = 6;  // of an offset group; see few()
+  static constexpr int64_t kTilePixels = 8192 / sizeof(A);
+  static constexpr int64_t kStripBytes = 16384;  // of samples, half of the L1 cache
+  static constexpr int64_t kStep = kSumVectors * kLanes<A>;
+
+  // Vectors of channels are used badly by few channels, and by those of several weight groups,
+  // which products take apart.
+  static bool few(const ConvShape& conv) {
+    const int64_t channels = conv.channels_per_offset();
+    if (conv.depthwise()) return channels < 4;
+    const bool one = conv.group_channels() % channels == 0;  // weight group
+    return channels <= (one ? kMostChannels : kMostPlanes);
+  }
+
+  struct Buffers {  // of one task
+    Buffer<A> sums, packed, planes;
+    PlaneSamples<T> samples;
+  };
+  // `packs`: the task packs weights for itself.
+  Buffers buffers(bool packs) const {
+    const int64_t outputs = weights_.chunks().longest();
+    const int64_t planes = blocking_.taps * conv_.channels_per_offset();
+    const int64_t widest = round_up(std::min(outputs, conv_.group_outputs()), kPanel<A>);
+    return {Buffer<A>(context_, outputs * row()), Buffer<A>(context_, packs ? widest * planes : 0),
+            Buffer<A>(context_, planes * (strip() + kLanes<A>)),
+            PlaneSamples<T>(context_, conv_, inputs_.X, inputs_.positions, blocking_.taps,
+                            tiling_.pixels())};
+  }
+  int64_t tile_pixels() const {
+    const int64_t most = std::min(kTilePixels, kSums<A> / weights_.chunks().longest());
+    const double share = static_cast<double>(conv_.batch) * static_cast<double>(conv_.out_height) *
+                         static_cast<double>(conv_.out_width) / 8;
+    return std::clamp(static_cast<int64_t>(std::min(share, 1e9)), std::min<int64_t>(most, 256),
+                      most);
+  }
+  // From the sums of an output to those of the next.
+  int64_t row() const { return round_up(tiling_.pixels(), kLanes<A>); }
+  int64_t strip() const {  // pixels that are sampled at a time
+    const int64_t planes = blocking_.taps * conv_.channels_per_offset();
+    const int64_t most = kStripBytes / static_cast<int64_t>(sizeof(A)) / planes;
+    return std::min(std::max(most / kStep, int64_t{2}) * kStep, row());
+  }
+  void report(bool prepared) const;
+  void multiply_share(const Share& share, int64_t taps, const A* planes, int64_t plane,
+                      const A* weights, int64_t pixels, A* sums) const;
+  void run_tile(Buffers& buffers, const Tile& tile, const Range& outputs, const A* packed) const;
+
+  const KernelContext& context_;
+  const ConvShape& conv_;
+  const Inputs<T>& inputs_;
+  const Tensor& bias_;
+  StridedView<T> out_;
+  const Filters<T>& filters_;
+  PackedWeights<T> weights_;
+  Blocking blocking_;
+  bool shared_;
+  Tiling tiling_;
+};
+
+template <class T>
+void PlaneConvolution<T>::report(bool prepared) const {
+  context_.report("planes_product", "Y",
+                  str("few channels in an offset group: vectors run over pixels; tiles of at most ",
+                      tiling_.pixels(), " pixels"));
+  report_weights(context_, weights_.size() * static_cast<int64_t>(sizeof(A)), prepared, shared_);
+}
+
+template <class T>
+void PlaneConvolution<T>::multiply_share(const Share& share, int64_t taps, const A* planes,
+                                         int64_t plane, const A* weights, int64_t pixels,
+                                         A* sums) const {
+  const int64_t count = share.channels.count(), row = this->row();
+  if (conv_.depthwise()) {  // nothing is summed over channels
+    for (int64_t c = 0; c < count; ++c) {
+      weighted_sums<Result::Add, A>(1, taps, {weights + c, count},
+                                    {planes + c * plane, count * plane}, {sums + c * row, row},
+                                    pixels);
+    }
+    return;
+  }
+  const int64_t depth = taps * count, outputs = share.outputs.count();
+  for (int64_t o = 0; o < outputs; o += kPanel<A>, weights += depth * kPanel<A>) {
+    weighted_sums<Result::Add, A>(std::min(kPanel<A>, outputs - o), depth, {weights, kPanel<A>},
+                                  {planes, plane}, {sums + o * row, row}, pixels);
+  }
+}
+
+template <class T>
+void PlaneConvolution<T>::run_tile(Buffers& buffers, const Tile& tile, const Range& outputs,
+                                   const A* packed) const {
+  const int64_t pixels = tile.pixels(), row = this->row(), strip = this->strip();
+  const int64_t plane = strip + kLanes<A>;
+  A* const sums = buffers.sums.get();
+  for (int64_t o = outputs.first; o < outputs.last; ++o) {
+    const T* bias = static_cast<const T*>(bias_.data);
+    const A first = bias_.present ? static_cast<A>(bias[o * bias_.strides[0]]) : A{};
+    std::fill_n(sums + (o - outputs.first) * row, round_up(pixels, kLanes<A>), first);
+  }
+  const auto on_taps = [&](int64_t offset_group, const Range& taps) {
+    buffers.samples.place(tile, offset_group, taps);
+  };
+  for_each_block(conv_, channels_for(conv_, outputs), on_taps,
+                 [&](const Range& taps, const Range& block) {
+                   const A* weights = packed ? packed : buffers.packed.get();
+                   PlanePlace places[kMostPlanes];
+                   int64_t planes = 0, size = 0;
+                   for_each_share(conv_, block, outputs, [&](const Share& share) {
+                     const int64_t count = share.channels.count();
+                     for (int64_t c = 0; c < count; ++c) {
+                       places[share.channels.first - block.first + c] = {planes + c, count};
+                     }
+                     planes += taps.count() * count;
+                     if (!packed) filters_.pack_forward(share, taps, buffers.packed.get() + size);
+                     size += packed_forward<T>(conv_, share, taps.count());
+                   });
+                   buffers.samples.begin(block, places);
+                   for (int64_t first = 0; first < pixels; first += strip) {
+                     const Range part{first, std::min(first + strip, pixels)};
+                     buffers.samples.sample(part, buffers.planes.get(), plane);
+                     const A *from = buffers.planes.get(), *factors = weights;
+                     for_each_share(conv_, block, outputs, [&](const Share& share) {
+                       const int64_t depth = taps.count() * share.channels.count();
+                       const int64_t count = round_up(part.count(), kLanes<A>);
+                       A* to = sums + (share.outputs.first - outputs.first) * row + first;
+                       multiply_share(share, taps.count(), from, plane, factors, count, to);
+                       from += depth * plane;
+                       factors += packed_forward<T>(conv_, share, taps.count());
+                     });
+                   }
+                   if (packed) packed += size;
+                 });
+  write_planes(sums, row, out_, tile, outputs);
+}
+
+}  // namespace myops::deform::MYOPS_ISA

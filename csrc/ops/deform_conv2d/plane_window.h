@@ -1,0 +1,96 @@
+// A window of X with a plane for each channel: the pixels of a box, with the zeros around X, and
+// behind them the zeros of a cell outside of X.
+#pragma once
+
+#include "image.h"
+
+namespace myops::deform::MYOPS_ISA {
+
+template <class T>
+class PlaneWindow {
+ public:
+  using A = Accumulate<T>;
+
+  PlaneWindow(const KernelContext& context, const ConvShape& conv, const StridedView<const T>& X)
+      : X_(X),
+        height_(conv.height),
+        width_(conv.width),
+        capacity_(largest(conv)),
+        window_(context, capacity_ + kLanes<A>) {}
+
+  bool fits(const Box& box, int64_t channels) const {
+    return plane_of(box) * channels <= capacity_;
+  }
+  void fill(int64_t image, const Range& channels, const Box& box);
+  const Box& box() const { return box_; }
+  const A* plane(int64_t channel) const { return window_.get() + channel * plane_of(box_); }
+
+ private:
+  // Elements of the whole image, or half of a large window.
+  static int64_t largest(const ConvShape& conv) {
+    const double all = static_cast<double>(conv.height + 3) * static_cast<double>(conv.width + 2) *
+                       static_cast<double>(conv.channels_per_offset());
+    return std::min<int64_t>(static_cast<int64_t>(std::min(all, 1e9)), kWindow<A> / 2) + 16;
+  }
+  static int64_t plane_of(const Box& box) { return box.pixels() + box.columns() + 2; }
+  void fill_plane(const T* from, const Box& box, const Box& in, A* to) const;
+
+  StridedView<const T> X_;
+  int64_t height_, width_, capacity_;
+  Buffer<A> window_;
+  Box box_{0, 0, 0, 0};
+};
+
+template <class T>
+void PlaneWindow<T>::fill(int64_t image, const Range& channels, const Box& box) {
+  box_ = box;
+  const int64_t size = plane_of(box), width = box.columns(), count = channels.count();
+  const Box in{std::max<int64_t>(box.top, 0), std::min(box.bottom, height_),
+               std::max<int64_t>(box.left, 0), std::min(box.right, width_)};
+  A* window = window_.get();
+  if (in.top >= in.bottom || in.left >= in.right) {
+    std::fill_n(window, count * size, A{});
+  } else if (X_.step[3] == 1 && !X_.channels_last()) {
+    for (int64_t c = channels.first; c < channels.last; ++c, window += size) {
+      fill_plane(X_.at(image, c, in.top, in.left), box, in, window);
+    }
+  } else {
+    std::fill_n(window, count * size, A{});
+    window += (in.top - box.top) * width + in.left - box.left;
+    for (int64_t y = in.top; y < in.bottom; ++y, window += width) {
+      const T* const from = X_.at(image, channels.first, y, in.left);
+      if (X_.step[1] == 1) {
+        transpose_copy(from, X_.step[3], window, size, in.columns(), count);
+        continue;
+      }
+      for (int64_t c = 0; c < count; ++c) {
+        widen(from + c * X_.step[1], X_.step[3], in.columns(), window + c * size);
+      }
+    }
+  }
+}
+
+// In whole vectors, because rows can be short. What is written behind a row is overwritten with the
+// next one.
+template <class T>
+void PlaneWindow<T>::fill_plane(const T* from, const Box& box, const Box& in, A* to) const {
+  const int64_t width = box.columns(), columns = in.columns();
+  const bool before = in.left > box.left, behind = in.right < box.right;  // one zero each
+  std::fill_n(to, (in.top - box.top) * width, A{});
+  to += (in.top - box.top) * width;
+  for (int64_t y = in.top; y < in.bottom; ++y, from += X_.step[2], to += width) {
+    if (before) to[0] = A{};
+    A* const row = to + before;
+    for (int64_t x = 0; x < columns; x += kLanes<A>) {
+      if (X_.end - from - x >= kLanes<A>) {
+        store(row + x, load_wide<A>(from + x));
+        continue;
+      }
+      for (int64_t i = x; i < columns; ++i) row[i] = static_cast<A>(from[i]);
+    }
+    if (behind) row[columns] = A{};
+  }
+  std::fill_n(to, (box.bottom - in.bottom) * width + width + 2, A{});
+}
+
+}  // namespace myops::deform::MYOPS_ISA

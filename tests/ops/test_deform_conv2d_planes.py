@@ -1,0 +1,112 @@
+"""deform_conv2d with few channels in an offset group, by `planes_product`: against the reference,
+and with the bits of `columns_product` in all layouts. `MYOPS_ISA` chooses the instruction set."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import warm
+from deform_cases import DTYPES, build, call, expected
+
+import myops
+
+TOLERANCES = {"float64": 1e-10, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+OTHER = "deform_conv2d.bfloat16_product"  # rounds samples, on a CPU that has it
+# As in deform_cases.CASES, the size of the image, and the scale of the offsets.
+CASES = {
+    "several tiles": ((2, 1, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (70, 150), 1),
+    "short rows": ((1, 5, 9, (3, 3), (1, 2), (1, 1), (1, 1), 1, 1, False, True), (90, 5), 1),
+    "blocks of taps": ((1, 4, 20, (5, 5), (2, 1), (2, 2), (1, 1), 1, 2, True, False), (31, 40), 1),
+    "1x1": ((1, 2, 40, (1, 1), (1, 1), (0, 0), (1, 1), 1, 1, True, True), (3, 300), 1),
+    "weight groups": ((2, 12, 8, (3, 2), (2, 1), (1, 0), (1, 2), 2, 4, True, False), (13, 12), 1),
+    # Offset groups of 8 and 6 channels, with 3 and 4 in a weight group.
+    "straddling": ((1, 24, 16, (3, 3), (1, 1), (1, 1), (1, 1), 8, 3, True, True), (9, 30), 1),
+    "divided": ((1, 12, 6, (2, 2), (1, 1), (1, 1), (1, 1), 3, 2, True, False), (7, 16), 1),
+    "depthwise": ((1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 2, True, True), (9, 30), 1),
+    "chunks": ((1, 3, 300, (2, 3), (1, 1), (1, 1), (1, 1), 1, 1, False, True), (6, 20), 1),
+    "packed by task": ((1, 6, 3000, (5, 5), (1, 1), (2, 2), (1, 1), 1, 1, False, True), (4, 5), 1),
+    # Samples that no window of a tile contains, most of them outside of the image.
+    "far": ((1, 4, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (190, 260), 60),
+    "outside": ((1, 2, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 2, True, True), (4, 9), 1000),
+}  # fmt: skip
+
+
+def made(name: str, dtype: str) -> tuple[list[Any], dict[str, Any]]:
+    torch.manual_seed(len(name))
+    case, size, scale = CASES[name]
+    tensors, attributes = build(case, size, "float64")
+    tensors[2] = tensors[2] * scale
+    if scale == 1:  # 16-bit types round positions onto integers, but not these
+        tensors[2] = (tensors[2] * 16).round() / 16 + 1 / 32
+    return [None if t is None else t.to(getattr(torch, dtype)) for t in tensors], attributes
+
+
+def found() -> dict[str, Any]:
+    """Kernels and hashes of results, in three layouts."""
+    results = {}
+    for name in CASES:
+        for dtype in DTYPES:
+            tensors, attributes = made(name, dtype)
+            ran = myops.explain(call, tensors, attributes)
+            bits = []
+            for places in ((), (0,), (0, 2, 4)):  # X; X, offset and mask
+                moved = [
+                    t.contiguous(memory_format=torch.channels_last)
+                    if t is not None and i in places else t
+                    for i, t in enumerate(tensors)
+                ]  # fmt: skip
+                result = call(moved, attributes).contiguous().view(torch.uint8)
+                bits.append(sha256(result.numpy().tobytes()).hexdigest())
+            results[f"{name} {dtype}"] = [ran.call.plan[0].kernel, *bits]
+    return results
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str) -> None:
+    for dtype in ("float64", "float32", "float16"):  # bfloat16: see test_bits_of_columns
+        tensors, attributes = made(name, dtype)
+        ran = myops.explain(call, tensors, attributes)
+        assert ran.call.plan[0].kernel == "planes_product"
+        exact = expected(tensors, attributes)
+        limit = TOLERANCES[dtype] * max(1.0, float(exact.abs().max()))
+        assert (ran.result.double() - exact).abs().max() <= limit, dtype
+
+
+def run(off: str) -> dict[str, Any]:
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = {**os.environ, "MYOPS_DISABLE_KERNEL": off, "PYTHONPATH": path}
+    program = "import json, test_deform_conv2d_planes as t; print(json.dumps(t.found()))"
+    done = warm.run("-c", program, env=environment, without_myops=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_bits_of_columns() -> None:
+    planes, columns = run(OTHER), run(f"{OTHER},deform_conv2d.planes_product")
+    for case, (kernel, *bits) in planes.items():
+        assert kernel == "planes_product", case
+        assert columns[case][0] in ("columns_product", "depthwise"), case
+        assert bits == [bits[0]] * 3, case
+        assert bits == columns[case][1:], case
+
+
+def test_not_finite() -> None:
+    """A mask that is not finite shows outside of the image too; X there does not."""
+    x = torch.full((1, 2, 5, 9), float("inf"))
+    weight, offset = torch.ones(1, 2, 1, 1), torch.full((1, 2, 5, 9), 100.0)
+    mask = torch.ones(1, 1, 5, 9)
+    offset[..., 3] = float("nan")
+    offset[..., 4] = float("-inf")
+    mask[..., 7] = float("inf")
+    ran = myops.explain(myops.deform_conv2d, x, offset, weight, mask=mask)
+    assert ran.call.plan[0].kernel == "planes_product"
+    assert torch.isnan(ran.result[..., 7]).all()
+    ran.result[..., 7] = 0
+    assert torch.equal(ran.result, torch.zeros(1, 1, 5, 9))
