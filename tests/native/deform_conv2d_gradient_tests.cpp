@@ -24,9 +24,12 @@ struct Case {
 constexpr Layout kLast = Layout::ChannelsLast;
 const std::vector<Case> kCases = {
     {1, 1, 3, 19, 33, 3, 1, 1, 1},
-    {2, 3, 5, 11, 9, 3, 1, 1, 1, DType::Float64},
+    {2, 3, 5, 11, 9, 3, 1, 1, 1},
+    {2, 2, 5, 11, 9, 3, 1, 1, 1, DType::Float64},
     {1, 2, 70, 8, 21, 1, 2, 1, 1, DType::Float32, kLast},
-    {1, 12, 6, 7, 16, 2, 1, 3, 4, DType::Float64, kLast},
+    {1, 12, 6, 7, 16, 2, 1, 3, 4, DType::Float32, kLast},
+    // Offset groups of 2 channels, weight groups of 3: some need the outputs of two.
+    {1, 12, 8, 7, 16, 2, 1, 4, 6, DType::Float64, kLast},
     {1, 8, 8, 12, 13, 3, 2, 8, 2},
     {1, 16, 24, 5, 40, 3, 1, 8, 2},
     {1, 1, 2, 23, 70, 5, 1, 1, 1, DType::Float32, kLast},

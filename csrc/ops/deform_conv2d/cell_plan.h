@@ -138,13 +138,16 @@ class CellPlan {
   static constexpr int64_t kLeastPixels = 256, kFewUnits = 4, kTilesOfAUnit = 4;
 
   // Vectors of channels are used badly by few channels, and by those of several weight groups,
-  // which products take apart.
+  // which products take apart. In float64 vectors are half as long, and tables twice as large.
   static bool few(const ConvShape& conv) {
+    constexpr bool kWide = sizeof(A) == sizeof(double);
     const int64_t channels = conv.channels_per_offset();
     if (conv.groups == 1 || conv.group_channels() % channels == 0) {
+      if (kWide) return channels < kCellChannels - 1;
       return channels < kCellChannels ||
              (channels == kCellChannels && conv.group_outputs() * conv.taps <= kFewWeights);
     }
+    if (kWide) return channels <= kCellChannels / 2;
     return channels <= (conv.depthwise() ? kCellChannels : 2 * kCellChannels);
   }
 
