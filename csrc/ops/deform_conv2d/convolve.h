@@ -116,6 +116,28 @@ class PackedWeights {
   int64_t size_ = 0;
 };
 
+// A forward pass: all tiles of pixels for all chunks of outputs, in parallel. `prepared`: the
+// packed weights, or null; then they are packed once if they are `shared`, and otherwise by each
+// task. make_buffers(packs): what a task needs; run_tile(buffers, tile, outputs, packed or null).
+template <class T, class S, class MakeBuffers, class RunTile>
+void run_tiles(const KernelContext& context, const PackedWeights<T>& weights, const Tiling& tiling,
+               int64_t batch, bool shared, const S* prepared, const MakeBuffers& make_buffers,
+               const RunTile& run_tile) {
+  const bool own = shared && prepared == nullptr;
+  const Buffer<S> packed(context, own ? weights.size() : 0);
+  if (own) weights.pack(packed.get());
+  const S* all = own ? packed.get() : prepared;
+  const int64_t chunks = weights.chunks().count(), tiles = tiling.count();
+  Pool<decltype(make_buffers(false))> pool;
+  context.parallel_for(batch * tiles * chunks, 1, [&](int64_t piece, int64_t) {
+    auto buffers = pool.take([&] { return make_buffers(all == nullptr); });
+    const int64_t chunk = piece % chunks;
+    run_tile(*buffers, tiling.at(piece / chunks / tiles, piece / chunks % tiles),
+             weights.chunks().at(chunk), all ? all + weights.begin(chunk) : nullptr);
+    pool.give_back(std::move(buffers));
+  });
+}
+
 template <class T>
 class Convolution {
  public:
@@ -139,21 +161,13 @@ class Convolution {
   // packed once per call, and larger ones by each task; in the second case tiles have more pixels,
   // so that the packing takes a smaller part of the time.
   void run(const S* prepared = nullptr) const {
-    const bool own = shared_ && prepared == nullptr;
-    const Buffer<S> packed(context_, own ? weights_.size() : 0);
-    if (own) weights_.pack(packed.get());
-    const S* weights = own ? packed.get() : prepared;
-    const int64_t chunks = weights_.chunks().count(), tiles = tiling_.count();
     if (context_.reports()) report(prepared != nullptr);
-    Pool<Buffers> pool;
-    context_.parallel_for(conv_.batch * tiles * chunks, 1, [&](int64_t piece, int64_t) {
-      std::unique_ptr<Buffers> own_buffers = pool.take([&] { return buffers(weights == nullptr); });
-      const Tile tile = tiling_.at(piece / chunks / tiles, piece / chunks % tiles);
-      const int64_t chunk = piece % chunks;
-      run_tile(*own_buffers, tile, weights_.chunks().at(chunk),
-               weights ? weights + weights_.begin(chunk) : nullptr);
-      pool.give_back(std::move(own_buffers));
-    });
+    run_tiles(
+        context_, weights_, tiling_, conv_.batch, shared_, prepared,
+        [&](bool packs) { return buffers(packs); },
+        [&](Buffers& buffers, const Tile& tile, const Range& outputs, const S* packed) {
+          run_tile(buffers, tile, outputs, packed);
+        });
   }
 
  private:

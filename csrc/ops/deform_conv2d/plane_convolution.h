@@ -34,21 +34,13 @@ class PlaneConvolution {
 
   // `prepared`: the packed weights, or null; see Convolution::run().
   void run(const A* prepared) const {
-    const bool own = shared_ && prepared == nullptr;
-    const Buffer<A> packed(context_, own ? weights_.size() : 0);
-    if (own) weights_.pack(packed.get());
-    const A* weights = own ? packed.get() : prepared;
     if (context_.reports()) report(prepared != nullptr);
-    const int64_t chunks = weights_.chunks().count(), tiles = tiling_.count();
-    Pool<Buffers> pool;
-    context_.parallel_for(conv_.batch * tiles * chunks, 1, [&](int64_t piece, int64_t) {
-      std::unique_ptr<Buffers> own_buffers = pool.take([&] { return buffers(weights == nullptr); });
-      const Tile tile = tiling_.at(piece / chunks / tiles, piece / chunks % tiles);
-      const int64_t chunk = piece % chunks;
-      run_tile(*own_buffers, tile, weights_.chunks().at(chunk),
-               weights ? weights + weights_.begin(chunk) : nullptr);
-      pool.give_back(std::move(own_buffers));
-    });
+    run_tiles(
+        context_, weights_, tiling_, conv_.batch, shared_, prepared,
+        [&](bool packs) { return buffers(packs); },
+        [&](Buffers& buffers, const Tile& tile, const Range& outputs, const A* packed) {
+          run_tile(buffers, tile, outputs, packed);
+        });
   }
 
  private:
