@@ -98,13 +98,14 @@ def test_another_compiler_is_compiled_again(
 def test_environments_with_the_same_versions_share_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def entry(folder: Path) -> Path | None:
-        return build._cache_entry(["a.cpp"], ["-O3"], [str(folder / "torch" / "include")])
+    def entry(folder: Path, place: str = "include") -> Path | None:
+        return build._cache_entry(["a.cpp"], ["-O3"], [str(folder / "torch" / place)])
 
     here = Path(torch.__file__).parents[1]
     stored = entry(here)
     assert stored is not None
     assert entry(tmp_path) != stored  # headers of torch of an unknown version
+    assert entry(here, "other") != stored
     monkeypatch.setattr(torch, "__file__", str(tmp_path / "torch" / "__init__.py"))
     assert entry(tmp_path) == stored
     assert entry(here) != stored
