@@ -108,7 +108,9 @@ Plan plan_deform_conv2d(Bytes& bytes, const Op& op) {
     pads[axis + 2] = bytes.between(0, 2);
     const int64_t extent = (kernel[axis] - 1) * dilations[axis] + 1;
     const int64_t padded = (sizes.out[axis] - 1) * strides[axis] + extent;
-    size[axis] = std::max<int64_t>(padded - pads[axis] - pads[axis + 2], bytes.one_in(64) ? 0 : 1);
+    // An image without pixels has output pixels where it is padded.
+    if (cost < 256 && bytes.one_in(24)) pads[axis] = std::max<int64_t>(padded - pads[axis + 2], 0);
+    size[axis] = std::max<int64_t>(padded - pads[axis] - pads[axis + 2], bytes.one_in(2) ? 0 : 1);
     size[axis] += bytes.between(0, strides[axis] - 1);
     const int64_t all = size[axis] + pads[axis] + pads[axis + 2];
     out[axis] = all < extent ? 0 : (all - extent) / strides[axis] + 1;
@@ -178,6 +180,7 @@ Plan plan_deform_conv2d(Bytes& bytes, const Op& op) {
       "outputs of a group: " + number_class(sizes.outputs / sizes.groups, {1, 2, 17, 33, 129, 257}),
       "taps: " + number_class(taps, {1, 2, 10, 17}),
       "pixels of an image: " + number_class(pixels, {0, 1, 2, 64, 512, 1025}),
+      "pixels of X: " + number_class(size[0] * size[1], {0, 1, 2, 64, 512, 1025}),
       "samples of an image and offset group: " +
           number_class(pixels * taps * (sizes.channels / sizes.offset_groups),
                        {0, 1, 1024, 4096, 8192, 24577}),

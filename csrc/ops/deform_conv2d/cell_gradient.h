@@ -91,7 +91,8 @@ void CellGradient<T>::run() const {
   if (plan.units() * plan.unit_items() == 0) return;
   const Buffer<A> totals(context_, call_.W_out ? GroupWeights::size(conv_) : 0);
   if (call_.W_out) totals.zero(GroupWeights::size(conv_));
-  if (std::is_same_v<T, A> || !call_.X_out) {
+  const bool empty = conv_.height * conv_.width == 0;  // has no rows that bands could be made of
+  if (std::is_same_v<T, A> || !call_.X_out || empty) {
     return run_items({{0, plan.units()}, {0, conv_.height}, nullptr}, totals.get());
   }
   const int64_t together = plan.units_together(), rows = plan.rows_together();
