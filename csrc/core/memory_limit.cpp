@@ -63,7 +63,7 @@ int64_t machine_memory() {
   return kUnlimited;
 }
 
-int64_t decide() {
+int64_t decide_limit() {
   const char* given = std::getenv("MYOPS_MAX_BYTES");
   if (given == nullptr || *given == '\0') return std::min(machine_memory(), container_memory(""));
   const int64_t bytes = number_of_bytes(given);
@@ -99,7 +99,7 @@ int64_t container_memory(const std::string& root) {
 }
 
 int64_t max_bytes() {
-  static const int64_t chosen = decide();
+  static const int64_t chosen = decide_limit();
   return chosen;
 }
 
