@@ -13,7 +13,7 @@ constexpr size_t kMostVariants = 8;  // entries for the same memory with differe
 
 constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;  // odd, and without a pattern in its bits
 constexpr size_t kLine = 64;
-constexpr size_t kStride = 4096;  // of larger tensors, one line of so many bytes is read
+constexpr size_t kStride = 4096;        // of larger tensors, one line of so many bytes is read
 constexpr size_t kSmall = 4 * kStride;  // up to this size, all bytes are read
 
 // Mixes the words in [begin, begin + size) into `state`; four sums at a time, as one would wait
@@ -172,7 +172,8 @@ uint64_t fingerprint(const Tensor& tensor) {
   if (size <= kSmall) {
     mix(begin, size, state);
   } else {
-    for (size_t at = 0; at < size; at += kStride) mix(begin + at, std::min(kLine, size - at), state);
+    for (size_t at = 0; at < size; at += kStride)
+      mix(begin + at, std::min(kLine, size - at), state);
     mix(begin + size - kLine, kLine, state);
   }
   uint64_t result = 0;
