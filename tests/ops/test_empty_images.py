@@ -31,7 +31,7 @@ def filled_with_nan(tensors: list[torch.Tensor]) -> None:
 
 @pytest.mark.parametrize("size", [(0, 5), (5, 0), (0, 0)], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("channels, outputs, groups, offset_groups", KINDS)
+@pytest.mark.parametrize(("channels", "outputs", "groups", "offset_groups"), KINDS)
 def test_images_without_pixels(
     channels: int, outputs: int, groups: int, offset_groups: int, dtype: str, size: tuple[int, int]
 ) -> None:
