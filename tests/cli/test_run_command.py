@@ -46,6 +46,8 @@ def test_statuses_and_output_of_a_run() -> None:
     data = json.loads(out)
     assert (status, data["done"], data["failed"]) == (1, 1, 1)
     assert Path(data["failures"]).read_text().count("\n") == 1
+    status, out, errors = called(*pictures[:-1], "--output", "some")
+    assert "1 of 2 rows as png; earlier runs settled 2 rows\n1 row failed: " in out.decode()
     Path("photos/a=b.png").unlink()
     status, out, errors = called(*pictures, "--output", "none")
     assert (status, json.loads(out)["done"]) == (3, 0)

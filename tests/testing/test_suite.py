@@ -182,3 +182,30 @@ def test_the_enlarged_case_of_a_quadratic_op_stays_small() -> None:
 
     check_op(distances, [Case((torch.randn(7, 2),))], only=["threads"], gradients=0)
     assert 512 < max(sizes) < 4096
+
+
+def test_scalars_are_cases() -> None:
+    """NumPy's order of a scalar adds an axis, and ONNX Runtime infers no shapes behind one."""
+    scalar = Case((torch.tensor(1.5), torch.randn(3)))
+    report = check_op(myops.my_add, [scalar], reference=slow, only=["layouts", "shapes"])
+    assert all(tally.ran for tally in report.tallies)
+
+
+def test_a_scalar_input_that_must_be_one() -> None:
+    def shape(inputs: list[Any], attributes: dict[str, Any]) -> list[Any]:
+        if inputs[1].shape:
+            raise ValueError("scaled: factor: got an axis, expected a scalar")
+        return [inputs[0].shape]
+
+    scaled = myops.prototype(
+        lambda x, factor: x * factor, name="scaled", domain="suite_scalars", doc="x * factor.",
+        types={"T": ["float32"]}, shape=shape, outputs=[myops.Output("y", "T", "As x.")],
+        inputs=[myops.Input("x", "T", "Any."), myops.Input("factor", "T", "A scalar.")],
+    )  # fmt: skip
+    case = Case((torch.randn(2, 3), torch.tensor(2.0)))
+    check_op(scaled, [case], reference=lambda x, factor: x * factor, only=["layouts"])
+    with pytest.raises(CheckError) as error:  # no backward
+        check_op(scaled, [case], reference=lambda x, factor: x * factor, only=["compile", "trace"])
+    assert error.value.args
+    assert "fake kernel" not in str(error.value)
+    assert "backward is missing" in str(error.value)

@@ -58,6 +58,7 @@ class TorchOp:
         if info.has_values:
             self.overloads.append(self.packet.values)
         self.defaults = {item.name: item.default for item in info.attributes}
+        self._left_out = _left_out(info)
         self._may_lack_all = all(item.optional for item in info.inputs)
         self._requires = any(item.required for item in info.attributes)
         self._lists_of_texts = [a.name for a in info.attributes if a.type == "strings"]
@@ -112,6 +113,9 @@ class TorchOp:
 
     def __call__(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
         """Calls the op; `inputs` in the description's order, attributes by name."""
+        if len(inputs) in self._left_out:  # a fast call needs all inputs
+            names = self._left_out[len(inputs)]
+            inputs = (*inputs, *[attributes.pop(name, None) for name in names])
         return self.call(inputs, attributes, out)
 
     def call(
@@ -313,6 +317,18 @@ class TorchOp:
             return False
         given = inputs[: len(self.info.inputs) - 1] if self._variadic else inputs
         return any(isinstance(item, (list, tuple)) for item in given)
+
+
+def _left_out(info: OpInfo) -> dict[int, list[str]]:
+    """The inputs that follow the given ones, by the number of these, if all of them are optional.
+    The key of a random op is chosen elsewhere."""
+    if info.random:
+        return {}
+    return {
+        given: [item.name for item in info.inputs[given:]]
+        for given in range(1, len(info.inputs))
+        if all(item.optional for item in info.inputs[given:])
+    }
 
 
 def _may_be_passed(item: Any) -> bool:

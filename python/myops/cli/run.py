@@ -182,17 +182,22 @@ def _say(result: Any) -> None:
         _console.say("no rows: nothing was done")
         return
     new = result.done + result.failed - result.before
-    earlier = f", {result.before} of them by earlier runs" if result.before else ""
+    earlier = f"; earlier runs settled {_rows(result.before)}" if result.before else ""
     _console.say(
-        f"{result.output}: {result.done} of {result.rows} rows as {result.format}{earlier}"
+        f"{result.output}: {result.done} of {_rows(result.rows)} as {result.format}{earlier}"
     )
     if new:
+        calls = f", up to {_rows(result.rows_per_call)} a call" if result.rows_per_call else ""
         _console.say(
             f"{result.seconds:.1f} s, {result.rows_per_second:.1f} rows a second; workers "
-            f"{result.workers}, threads {result.threads}, up to {result.rows_per_call} rows a call"
+            f"{result.workers}, threads {result.threads}{calls}"
         )
     if result.failed:
-        _console.say(f"{result.failed} rows failed: {result.failures}")
+        _console.say(f"{_rows(result.failed)} failed: {result.failures}")
+
+
+def _rows(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"
 
 
 def _source(given: list[str]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ QUANTILES = (50, 90, 99, 100)
 
 # Relative tolerance by dtype of PyTorch's value: the rounding errors of many layers are below it.
 RTOL = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+_MOST_AXES = 5  # for which all orders are tried
 _SMALL = 1e-2  # below this scale, a value counts as rounding noise around zero
 
 
@@ -114,6 +116,21 @@ def difference(expected: np.ndarray, got: np.ndarray, rtol: float, atol: float) 
         size=size,
         rtol=rtol,
         atol=atol,
+    )
+
+
+def agrees_transposed(expected: np.ndarray, got: np.ndarray, rtol: float, atol: float) -> bool:
+    """Whether the arrays agree if the axes of `expected` are put in another order. Axes of length 1
+    do not count."""
+    expected, got = expected.squeeze(), got.squeeze()
+    if expected.size == 0 or sorted(expected.shape) != sorted(got.shape) or got.ndim > _MOST_AXES:
+        return False
+    orders = itertools.permutations(range(expected.ndim))
+    next(orders)  # the same order
+    return any(
+        difference(moved, got, rtol, atol).agrees
+        for moved in map(expected.transpose, orders)
+        if moved.shape == got.shape
     )
 
 

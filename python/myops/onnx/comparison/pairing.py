@@ -53,6 +53,7 @@ def pair_all(
     """All pairs, outputs of the model first, and the calls without any."""
     calls = {(call.path, call.call): call for call in run.calls}
     counts: dict[str, int] = {}
+    regions = [region for region in regions if not _lengths_only(graph, region, calls, values)]
     for region in regions:
         counts[region.path] = counts.get(region.path, 0) + 1
     made = {path: _different(run, path) for path in counts}
@@ -90,6 +91,30 @@ def pair_all(
         if path not in known_paths:  # calls inside torch.cond cannot be recorded in PyTorch either
             missing.append(UnmatchedCall(path, 0, "", reason))
     return pairs, missing
+
+
+def _lengths_only(
+    graph: Graph,
+    region: Region,
+    calls: Mapping[tuple[str, int], ModuleCall],
+    values: Values,
+) -> bool:
+    """Whether all that is left of a module is the arithmetic of its lengths, because its own node
+    was fused into that of another one, such as a convolution with the normalisation behind it."""
+    call = calls.get((region.path, region.call))
+    names = graph.leaving(region)
+    found = [values.get(name) for name in names]
+    numbers = [
+        array
+        for array in found
+        if isinstance(array, np.ndarray) and not array.ndim and array.dtype.kind in "iu"
+    ]
+    return (
+        bool(region.path and names)
+        and len(numbers) == len(names)
+        and call is not None
+        and not any(_alike(item.array, numbers[0]) for item in call.outputs)
+    )
 
 
 def _different(run: Recording, path: str) -> int:

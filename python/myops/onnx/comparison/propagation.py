@@ -29,6 +29,10 @@ def nearest(graph: Graph, names: set[str]) -> dict[str, set[str]]:
 def settle(graph: Graph, values: Sequence[Value], *, deep: bool = False) -> list[str]:
     """Marks absorbed differences; returns the names of the values at which a difference starts.
 
+    A value that agrees with its axes in another order is no fault if everything that is computed
+    from it agrees: exporters merge transpositions, so the file may have only the value before or
+    after one. Otherwise the order may be what is wrong, and the difference starts there.
+
     Args:
         deep: Whether a difference may pass through several values before it is absorbed, for
             example if a tool moved a computation past a whole part of the graph.
@@ -48,13 +52,16 @@ def settle(graph: Graph, values: Sequence[Value], *, deep: bool = False) -> list
     for name, above in parents.items():
         for parent in above:
             children[parent].add(name)
+    transposed = {n for n in bad if all(v.transposed for v in by_name[n] if v.status == "fail")}
     for name in sorted(bad, key=graph.depth, reverse=True):
         if children[name] and not children[name] & bad and name not in graph.outputs:
             for value in by_name[name]:
                 if value.status == "fail":
                     value.status = "absorbed"
                     value.detail = "what is computed from it agrees"
-            if deep:
+                    if value.transposed:
+                        value.detail = f"its axes are in another order; {value.detail}"
+            if deep or name in transposed:
                 bad.discard(name)
     still = {n for n, found in by_name.items() if any(v.status == "fail" for v in found)}
     return sorted((n for n in still if not parents[n] & still), key=graph.depth)

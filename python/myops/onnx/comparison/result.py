@@ -36,6 +36,7 @@ class Value:
             module, or the difference has no effect for these inputs); "fail".
         detail: The reason, as text.
         expected, got: The arrays.
+        transposed: Whether the elements agree if the axes are put in another order.
     """
 
     path: str
@@ -56,6 +57,7 @@ class Value:
     detail: str
     expected: np.ndarray = field(repr=False)
     got: np.ndarray = field(repr=False)
+    transposed: bool = False
 
     @property
     def title(self) -> str:

@@ -11,7 +11,12 @@ import onnx
 from myops.onnx.comparison import fresh
 from myops.onnx.comparison.first_mismatch import SearchContext, find, owner
 from myops.onnx.comparison.graph import Graph
-from myops.onnx.comparison.metrics import Tolerance, coarser, difference
+from myops.onnx.comparison.metrics import (
+    Tolerance,
+    agrees_transposed,
+    coarser,
+    difference,
+)
 from myops.onnx.comparison.ort_side import LEVELS, Runner
 from myops.onnx.comparison.pairing import Pair
 from myops.onnx.comparison.propagation import settle
@@ -94,7 +99,7 @@ def value(graph: Graph, pair: Pair, results: Mapping[str, Any], tolerance: Toler
         raise ValueError(f"compare: output {pair.name!r} of the file: {got}")
     bounds = tolerance.of(expected, coarser(pair.tensor.dtype, str(got.dtype)))
     inner = pair.name not in graph.outputs
-    detail, found = "", None
+    detail, found, transposed = "", None, False
     if expected.shape == got.shape:
         found = difference(expected, got, *bounds)
     elif inner and expected.size == got.size and expected.size:
@@ -105,6 +110,8 @@ def value(graph: Graph, pair: Pair, results: Mapping[str, Any], tolerance: Toler
         detail = f"shape {list(got.shape)}, in PyTorch {list(expected.shape)}"
     elif not found.agrees:
         detail = f"{found.wrong} of {found.size} elements"
+    if inner and (found is None or not found.agrees):
+        transposed = agrees_transposed(expected, got, *bounds)
     place = graph.depth(pair.name)
     return Value(
         path=pair.path,
@@ -125,6 +132,7 @@ def value(graph: Graph, pair: Pair, results: Mapping[str, Any], tolerance: Toler
         detail=detail,
         expected=expected,
         got=got,
+        transposed=transposed,
     )
 
 

@@ -63,7 +63,11 @@ def _kept(exported: Exported, calls: CallRecorder, nodes: set[tuple[str, str]]) 
     for name, info in ours.items():
         if (info.domain, info.onnx_type) not in nodes:
             kept.discard(name)
-    return kept
+    # A program without writes has the form without writes of an op that writes into its inputs.
+    forms = {
+        f"{i.namespace}::{i.in_place}" for i in ours.values() if i.in_place and i.qualified in kept
+    }
+    return kept | forms
 
 
 def _targets(module: Any) -> set[str]:

@@ -46,7 +46,8 @@ def _swapped(array: np.ndarray) -> np.ndarray:
 
 
 _NUMPY_LAYOUTS: dict[str, Any] = {
-    "Fortran order": np.asfortranarray,
+    # asfortranarray would add an axis to scalars.
+    "Fortran order": lambda array: np.array(array, order="F"),
     "negative strides": _backwards,
     "foreign byte order": _swapped,
 }

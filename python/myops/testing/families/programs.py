@@ -23,8 +23,12 @@ _OPCHECK_CAUSE = (
     "names the one"
 )
 _COMPILE_CAUSE = (
-    "the fake kernel turns a symbolic length into a number (int(), a branch on it, a shape rule "
-    "that needs numbers), or expects other sizes or strides than the kernel gives"
+    "the fake kernel, save or backward turns a symbolic length into a number (int(), numel() of a "
+    "torch.Size, a branch on it, a shape rule that needs numbers), or the fake kernel expects "
+    "other sizes or strides than the kernel gives"
+)
+_NO_GRADIENT_CAUSE = (
+    "backward is missing. If the op has no gradient on purpose: check_op(gradients=0)"
 )
 _EAGER_CAUSE = "the compiled program calls the op with other arguments than eager does"
 
@@ -167,6 +171,11 @@ def other_lengths(trial: Trial) -> list[tuple[str, Case]]:
     return found
 
 
+def _cause(error: Exception) -> str:
+    """The likely cause of an error in a program that computes gradients."""
+    return _NO_GRADIENT_CAUSE if "is not differentiable" in str(error) else _COMPILE_CAUSE
+
+
 def compiled(trial: Trial) -> None:
     """Checks torch.compile(fullgraph=True, dynamic=True): eager's bits and gradients, compiled
     once."""
@@ -184,7 +193,7 @@ def compiled(trial: Trial) -> None:
             with apart, torch._dynamo.config.patch(error_on_recompile=bool(label)):
                 result = program(ran.tensors)
         except Exception as error:  # of dynamo, of the compiler, of the op
-            trial.tally.fail(label, head(refusal(error)), "a compiled program", _COMPILE_CAUSE)
+            trial.tally.fail(label, head(refusal(error)), "a compiled program", _cause(error))
             break
         expected_case, expected_leaves = leaves_of(case, places)
         expected = module.call(expected_case.tensors)
@@ -215,7 +224,7 @@ def compare_gradients(
         try:
             found = torch.autograd.grad(loss, given, allow_unused=True)
         except Exception as error:  # "gradients" has the details
-            trial.tally.fail(label, f"{where}: {head(refusal(error))}", "gradients", _COMPILE_CAUSE)
+            trial.tally.fail(label, f"{where}: {head(refusal(error))}", "gradients", _cause(error))
             return
         grads.append([torch.zeros(()) if item is None else item for item in found])
     trial.tally.ran += 1

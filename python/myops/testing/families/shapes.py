@@ -338,11 +338,13 @@ def _by_onnx(trial: Trial, model: onnx.ModelProto) -> list[list[Any] | None]:
 
 
 def _by_ort(trial: Trial, model: onnx.ModelProto) -> list[list[Any] | None]:
+    """The shapes of the outputs, None if unknown.
+
+    A session describes an unknown shape like that of a scalar. Shapes behind an input that is a
+    scalar are unknown, because shape inference of custom ops cannot tell these apart either.
+    """
     session = trial.tested.native_session(model, session_options())
-    return [
-        None if item.shape is None else [_length(n) for n in item.shape]
-        for item in session.get_outputs()
-    ]
+    return [[_length(n) for n in item.shape] or None for item in session.get_outputs()]
 
 
 def _length(dim: Any) -> Any:

@@ -160,7 +160,7 @@ def _numpy(trial: Trial, places: list[int]) -> None:
     numbers = variations.input_of_tensors(trial.tested, trial.case.copied())
     layouts: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "": np.array,
-        "Fortran order": lambda array: np.asfortranarray(array).copy(order="F"),
+        "Fortran order": lambda array: np.array(array, order="F"),
         "every second element": lambda array: (
             np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array.copy()
         ),

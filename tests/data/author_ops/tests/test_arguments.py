@@ -111,6 +111,23 @@ def test_lists_of_several_lengths_in_one_model(tmp_path, exporter):
     ]
 
 
+def test_calls_that_leave_optional_inputs_out_are_fast():
+    for call in (lambda: peak(X), lambda: peak(X, weight=WEIGHT), lambda: peak(X, WEIGHT)):
+        assert myops.explain(call).calls[0].runtime == "torch fast call"
+    assert torch.equal(peak(X, weight=WEIGHT)[2], peak(X, WEIGHT)[2])
+
+
+def test_a_model_that_writes_is_exported_without_writes(tmp_path):
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            x = x + 1
+            clip_(x)
+            return x * 2
+
+    model = myops.onnx.export(Model(), (X,), tmp_path / "model.onnx")
+    assert "ClipCounting" in [node.op_type for node in model.graph.node]
+
+
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 def test_outputs_that_are_left_out_are_not_in_the_file(tmp_path, exporter):
     class Model(torch.nn.Module):
