@@ -148,7 +148,6 @@ def _call(
 
 def constant(g: Any, value: Any, dtype: Any) -> Array:
     """An array of known numbers. `g` may be None if no node is going to read it."""
-    """An array of known numbers."""
     return Array(g, dtype, np.array(value, dtype))
 
 
