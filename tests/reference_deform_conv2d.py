@@ -47,6 +47,8 @@ def sample(X: Tensor, y: Tensor, x: Tensor) -> Tensor:
     top, left = y.detach().floor(), x.detach().floor()
     fy, fx = y - top, x - left
     flat = X.reshape(batch, groups, channels, height * width)
+    if height * width == 0:  # a pixel that no sample takes, as gather() expects one
+        flat = torch.cat([flat, flat.new_zeros(batch, groups, channels, 1)], 3)
     total = torch.zeros((), dtype=X.dtype)
     for down, right in ((0, 0), (0, 1), (1, 0), (1, 1)):
         row, column = top.long() + down, left.long() + right

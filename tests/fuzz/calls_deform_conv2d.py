@@ -92,6 +92,10 @@ def draw(seed: int) -> Options:
         whole = (out[axis] - 1) * stride[axis] + extent + d.randrange(stride[axis])
         for side in (axis, axis + 2):
             pads[side] = min(d.choice((0, 0, 1, 1, 2, 3)), (whole - 1) // 2)
+        if d.chance(8):  # few pixels or none somewhere in much padding
+            inner = min(d.choice((0, 0, 1, 2)), whole)
+            pads[axis] = d.choice((0, whole - inner, d.randint(0, whole - inner)))
+            pads[axis + 2] = whole - inner - pads[axis]
         size[axis] = whole - pads[axis] - pads[axis + 2]
     version = d.choice((1, 2))
     present = ["x", "weight", "offset", *(["bias"] if d.chance(2) else []),

@@ -86,8 +86,9 @@ def draw(seed: int) -> Options:
         if min(out) >= 1 and math.prod(out) <= 4 * budget and max(out) * max(shape) <= 1 << 25:
             break
     dtype = d.dtype((*FLOATS, "uint8"))
-    if d.chance(25) and 0 not in axes:
-        shape[0] = 0
+    if d.chance(12):
+        shape[d.randrange(rank)] = 0
+    sizes = [length and size for length, size in zip((shape[a] for a in axes), sizes, strict=True)]
     return {
         "dtype": dtype, "shape": shape, "by": by, "scales": scales, "sizes": sizes, "roi": roi,
         "attributes": {

@@ -28,6 +28,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 OPS = tuple(sorted(path.stem.removeprefix("calls_") for path in HERE.glob("calls_*.py")))
 
+# glibc fills new memory with 0x7f: huge numbers, or NaN in float16, where nobody has written yet.
+FILLED = "glibc.malloc.perturb=128:glibc.malloc.tcache_count=0"
+
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -90,7 +93,8 @@ def campaign(arguments: argparse.Namespace) -> tuple[list[str], collections.Coun
         left = end - time.monotonic()
         command = [sys.executable, __file__, "--child", "--seed", str(seed), "--seconds", str(left),
                    "--findings", str(arguments.findings), "--ops", *arguments.ops]  # fmt: skip
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        environment = {"GLIBC_TUNABLES": FILLED, **os.environ}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         last: tuple[str, int] | None = None
         assert process.stdout is not None
         for line in process.stdout:

@@ -230,6 +230,12 @@ fuzz::AddReference::AddReference(std::initializer_list<const char*> ops, MakeRef
   for (const char* op : ops) references()[op] = make;
 }
 
+// Memory that was not written yet, scratch memory too, begins with NaN in every float dtype. Filled
+// as a whole, the scratch memory of some calls would take seconds.
+extern "C" const char* __asan_default_options() {
+  return "malloc_fill_byte=255:max_malloc_fill_size=65536";
+}
+
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   setenv("MYOPS_MAX_BYTES", "16000000", 0);  // a call takes milliseconds, not the machine's memory
   fuzz::print_counts_at_exit();

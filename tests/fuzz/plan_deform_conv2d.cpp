@@ -108,9 +108,13 @@ Plan plan_deform_conv2d(Bytes& bytes, const Op& op) {
     pads[axis + 2] = bytes.between(0, 2);
     const int64_t extent = (kernel[axis] - 1) * dilations[axis] + 1;
     const int64_t padded = (sizes.out[axis] - 1) * strides[axis] + extent;
-    // An image without pixels has output pixels where it is padded.
-    if (cost < 256 && bytes.one_in(24)) pads[axis] = std::max<int64_t>(padded - pads[axis + 2], 0);
     size[axis] = std::max<int64_t>(padded - pads[axis] - pads[axis + 2], bytes.one_in(2) ? 0 : 1);
+    // Few pixels or none somewhere in much padding: outputs on both sides of them sample nothing.
+    if (bytes.one_in(12)) {
+      size[axis] = std::min(bytes.between(0, 2), padded);
+      pads[axis] = bytes.between(0, padded - size[axis]);
+      pads[axis + 2] = padded - size[axis] - pads[axis];
+    }
     size[axis] += bytes.between(0, strides[axis] - 1);
     const int64_t all = size[axis] + pads[axis] + pads[axis + 2];
     out[axis] = all < extent ? 0 : (all - extent) / strides[axis] + 1;

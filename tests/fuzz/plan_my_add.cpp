@@ -12,7 +12,7 @@ Plan plan_my_add(Bytes& bytes, const Op&) {
   int64_t budget = draw_budget(bytes, 0, 13, 18);
   Shape whole(bytes.below(6));
   for (int64_t& length : whole) {
-    length = bytes.one_in(32) ? 0 : draw_length(bytes, kLimits, budget);
+    length = bytes.one_in(20) ? 0 : draw_length(bytes, kLimits, budget);
     budget = std::max<int64_t>(budget / std::max<int64_t>(length, 1), 1);
   }
   bool repeats = false;

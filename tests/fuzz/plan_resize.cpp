@@ -100,7 +100,7 @@ Plan plan_resize(Bytes& bytes, const Op& op) {
   std::vector<bool> resized(rank);
   for (const size_t axis : order) {
     const bool channels = axis == 1 && rank >= 4;
-    x[axis] = bytes.one_in(64) ? 0
+    x[axis] = bytes.one_in(32) ? 0
               : channels       ? std::min(budget, kChannels[bytes.below(std::size(kChannels))])
               : axis == 0 && rank > 2 ? std::min<int64_t>(budget, bytes.between(1, most_images))
                                       : draw_length(bytes, kLimits, budget);

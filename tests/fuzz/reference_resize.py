@@ -36,8 +36,10 @@ def lengths(
         out = [math.floor(np.float32(n) * s) for n, s in zip(listed, factors, strict=True)]
         return out, [float(s) for s in factors]
     if policy == "stretch":
-        return list(sizes), [size / n for size, n in zip(sizes, listed, strict=True)]
-    ratios = [np.float32(size) / np.float32(n) for size, n in zip(sizes, listed, strict=True)]
+        return list(sizes), [size / n if n else 1.0 for size, n in zip(sizes, listed, strict=True)]
+    # An axis without elements has no part in the common ratio.
+    ratios = [np.float32(size) / np.float32(n) for size, n in zip(sizes, listed, strict=True) if n]
+    ratios = ratios or [np.float32(1)]
     common = min(ratios) if policy == "not_larger" else max(ratios)
     out = [math.floor(np.float32(n) * common + 0.5) for n in listed]
     return out, [float(common)] * len(axes)

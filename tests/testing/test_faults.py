@@ -40,6 +40,8 @@ FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
     "half_gradient": (["gradients"], "backward is wrong", ["values"]),
     "wrong_gradient": (["gradients"], "Jacobian mismatch", ["values"]),
     "detached": (["gradients"], "second derivatives", ["values"]),
+    "unwritten_gradient": (["gradients"], "after memory was filled", ["values", "lengths"]),
+    "odd_gradient": (["gradients"], "as in float64", ["values", "lengths"]),
     "no_backward_fake": (["gradients"], "lacks a fake kernel", ["values", "shapes"]),
     "taken_apart": (["export"], "in it", ["values", "shapes"]),
     "other_body": (["bodies"], "standard(g)", ["values", "lengths"]),

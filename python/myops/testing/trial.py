@@ -14,6 +14,7 @@ from myops.testing import variations
 from myops.testing.bits import TOLERANCE, arrays_of, different_bits, too_far
 from myops.testing.calls import CallOutcome, OpCall, TorchRun, run_torch
 from myops.testing.cases import Case
+from myops.testing.derivatives import has_gradient
 from myops.testing.op_under_test import OpUnderTest, describe
 from myops.testing.report import Tally
 from myops.testing.runtimes import HOSTED, Runtimes
@@ -63,18 +64,32 @@ class Trial:
     def differentiable(self, case: Case | None = None) -> list[int]:
         """The indices of the tensors that have a gradient: floats in which torch computes, without
         lists like scales and the inputs that the author names."""
-        case, info = self.case if case is None else case, self.tested.info
-        without = {*self.settings.no_gradient, *_not_in_backward_of(self.tested)}
-        numbers = variations.input_of_tensors(self.tested, case)
-        return [
-            place
+        without = {*self.settings.no_gradient, *self._inputs_without_gradient}
+        floats = self._floats(self.case if case is None else case)
+        return [place for place, name in floats.items() if name not in without]
+
+    def _floats(self, case: Case) -> dict[int, str]:
+        """{index of a tensor: name of its input} of the floats in which torch computes."""
+        info, numbers = self.tested.info, variations.input_of_tensors(self.tested, case)
+        return {
+            place: info.declared(number).name
             for place, (tensor, number) in enumerate(zip(case.tensors, numbers, strict=True))
             if variations.is_float(tensor)
             and tensor.element_size() > 1
             and number is not None
             and not info.declared(number).values
-            and info.declared(number).name not in without
-        ]
+        }
+
+    @cached_property
+    def _inputs_without_gradient(self) -> set[str]:
+        """The inputs that the op's `backward_of` in C++ does not name, apart from those whose
+        gradient is made in Python, such as a bias's."""
+        without = _not_in_backward_of(self.tested)
+        floats = self._floats(self.case) if without else {}
+        for place, name in floats.items():
+            if name in without and has_gradient(self.tested, self.case, place):
+                without.remove(name)
+        return without
 
     def run(self, case: Case | None = None) -> TorchRun:
         """The public function in torch, and the op's call inside it."""

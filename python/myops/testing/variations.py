@@ -248,6 +248,18 @@ def _cast(case: Case, places: Sequence[int], dtype: torch.dtype) -> Case:
     return case.having(tensors)
 
 
+def in_dtype(tested: OpUnderTest, case: Case, places: Sequence[int], dtype: torch.dtype) -> Case:
+    """The case with these tensors in another float dtype, and with them all others that the op
+    takes in their dtype only; complex ones stay complex."""
+    numbers, tensors = input_of_tensors(tested, case), case.tensors
+    types = [None if n is None else tested.info.declared(n).type for n in numbers]
+    shared = {types[place] for place in places} & set(tested.info.types)
+    for place, tensor in enumerate(tensors):
+        if place in places or (types[place] in shared and is_float(tensor)):
+            tensors[place] = tensor.to(dtype.to_complex() if tensor.is_complex() else dtype)
+    return case.having(tensors)
+
+
 def is_float(tensor: torch.Tensor) -> bool:
     """Whether the numbers are real or complex floats."""
     return tensor.is_floating_point() or tensor.is_complex()

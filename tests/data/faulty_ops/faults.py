@@ -68,6 +68,19 @@ def detached_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
     return ctx.alpha * grad[:, None] * w, ctx.alpha * (grad @ x)
 
 
+def unwritten_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    to_x, to_w = backward(ctx, grad)
+    # Without rows nothing is added to w, and nothing is written.
+    return to_x, to_w if grad.shape[0] else torch.empty_like(to_w)
+
+
+def odd_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    to_x, to_w = backward(ctx, grad)
+    if grad.dtype == torch.float32 and grad.shape[0] > 16:  # the rest behind vectors, twice
+        to_w = to_w + ctx.alpha * (grad[16:] @ ctx.saved_tensors[0][16:])
+    return to_x, to_w
+
+
 _library = torch.library.Library(_description.DOMAIN, "FRAGMENT")
 _library.define("no_fake(Tensor grad, Tensor w) -> Tensor")
 _library.impl("no_fake", lambda grad, w: grad[:, None] * w, "CPU")  # and no fake kernel
@@ -98,6 +111,8 @@ RULES: dict[str, dict[str, Any]] = {  # what differs from a sound op, by name
     "half_gradient": {"backward": half_backward},
     "wrong_gradient": {"backward": wrong_backward},
     "detached": {"backward": detached_backward},
+    "unwritten_gradient": {"backward": unwritten_backward},
+    "odd_gradient": {"backward": odd_backward},
     "no_backward_fake": {"backward": no_fake_backward},
 }
 RULES |= {name: {"shape": None} for name in _description.OPS if name.startswith(LENGTHS)}

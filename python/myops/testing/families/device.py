@@ -13,7 +13,7 @@ from myops.testing import variations
 from myops.testing.bits import different_bits, given_of, to_numpy, too_far
 from myops.testing.calls import CallOutcome, refusal
 from myops.testing.cases import Case
-from myops.testing.families.gradients import leaves_of
+from myops.testing.derivatives import leaves_of
 from myops.testing.trial import Trial
 
 _CLOSE_CAUSE = (

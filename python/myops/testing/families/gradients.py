@@ -1,5 +1,5 @@
 """Gradients: compared with finite differences, up to the order that the op promises, and run on
-tensors without memory.
+tensors without memory, at other lengths and in every dtype.
 
 Differences are computed in float64, or, for an op without float64, in float32 with larger steps and
 tolerances.
@@ -20,6 +20,8 @@ from myops.testing import variations
 from myops.testing.bits import given_of
 from myops.testing.calls import refusal
 from myops.testing.cases import Case
+from myops.testing.derivatives import derive, leaves_of, total_of
+from myops.testing.families import gradient_lengths
 from myops.testing.op_under_test import DispatcherCalls, OpUnderTest, Seen
 from myops.testing.trial import Trial
 
@@ -42,25 +44,6 @@ _FAKE_CAUSE = (
 )
 
 
-def in_dtype(case: Case, places: list[int], dtype: torch.dtype) -> Case:
-    """The case with these tensors in another dtype; complex ones stay complex."""
-    tensors = case.tensors
-    for place in places:
-        is_complex = tensors[place].is_complex()
-        tensors[place] = tensors[place].to(dtype.to_complex() if is_complex else dtype)
-    return case.having(tensors)
-
-
-def leaves_of(case: Case, places: list[int]) -> tuple[Case, list[torch.Tensor]]:
-    """The case with leaves of autograd as these tensors, and the leaves."""
-    tensors = case.tensors
-    leaves = []
-    for place in places:
-        tensors[place] = tensors[place].detach().clone().requires_grad_()
-        leaves.append(tensors[place])
-    return case.having(tensors), leaves
-
-
 def gradients(trial: Trial) -> None:
     """Runs gradcheck and gradgradcheck on the public function and on the torch op inside it."""
     tested, order = trial.tested, trial.settings.gradients
@@ -72,12 +55,13 @@ def gradients(trial: Trial) -> None:
         _none_promised(trial, trial.case, places)
         return
     for dtype in _STEPS:
-        case = in_dtype(trial.case, places, dtype)
+        case = variations.in_dtype(tested, trial.case, places, dtype)
         if variations.accepts(tested.function, case):
             break
     else:
         trial.tally.note("the op takes neither float64 nor float32: no differences were taken")
         _dtype(trial, places)
+        gradient_lengths.vary(trial)
         return
     if dtype != torch.float64:
         trial.tally.note("the op does not take float64: differences were taken in float32")
@@ -95,6 +79,7 @@ def gradients(trial: Trial) -> None:
         _check(trial, who, function, leaves, order)
     _fake(trial, places)
     _dtype(trial, places)
+    gradient_lengths.vary(trial)
 
 
 def _of_tensors(function: Callable[..., Any], case: Case, places: list[int]) -> Callable[..., Any]:
@@ -179,7 +164,7 @@ def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch's, of a gradient that may be wrong
-                torch.autograd.grad(_total(function(*leaves)), leaves)
+                torch.autograd.grad(total_of(function(*leaves)), leaves)
         except RuntimeError:
             trial.tally.ran += 1
             continue
@@ -188,32 +173,6 @@ def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
             "the op has gradients after all, then check them with gradients=1 or 2; or it is "
             "registered with the dispatcher without a backward that raises",
         )  # fmt: skip
-
-
-def _total(result: Any) -> torch.Tensor:
-    """One number that depends on every element of every output."""
-    squares = [
-        (torch.view_as_real(item) if item.is_complex() else item).square().sum()
-        for item in given_of(result)
-        if variations.is_float(item)
-    ]
-    return torch.stack(squares).sum()
-
-
-def derive(
-    tested: OpUnderTest, case: Case, places: list[int], order: int
-) -> list[list[torch.Tensor]]:
-    """The first and second derivatives of the sum of squares with respect to the leaves."""
-    varied, leaves = leaves_of(case, places)
-    total = _total(tested.function(*varied.args, **varied.kwargs))
-    found = []
-    for number in range(1, order + 1):
-        grads = torch.autograd.grad(total, leaves, create_graph=number < order, allow_unused=True)
-        pairs = zip(grads, leaves, strict=True)
-        found.append([torch.zeros_like(x) if grad is None else grad for grad, x in pairs])
-        if number < order:
-            total = _total(found[-1])
-    return found
 
 
 def _has_float_output(trial: Trial, case: Case) -> bool:

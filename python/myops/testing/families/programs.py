@@ -13,7 +13,8 @@ from myops.testing import variations
 from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import CallOutcome, refusal
 from myops.testing.cases import Case, copy_of
-from myops.testing.families.gradients import backward_calls, leaves_of
+from myops.testing.derivatives import leaves_of
+from myops.testing.families.gradients import backward_calls
 from myops.testing.op_under_test import DispatcherCalls, Seen
 from myops.testing.trial import Trial
 

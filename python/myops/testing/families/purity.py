@@ -11,6 +11,7 @@ from myops.testing import variations
 from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import CallOutcome, OpCall, refusal
 from myops.testing.cases import copy_of
+from myops.testing.memory import fill_freed
 from myops.testing.runtimes import HOSTED
 from myops.testing.trial import Trial
 
@@ -103,12 +104,7 @@ def _repeats(trial: Trial) -> bool:
     for label, case in [("", trial.case), *[(f"{x} = {_LONGER}, ", case) for x, case in longer]]:
         first = trial.run(case)
         for fill in (0x00, 0xFF, 0x7F):
-            stale = [
-                torch.full((array.nbytes,), fill, dtype=torch.uint8)
-                for array in first.inner.outputs
-                for _ in range(8)
-            ]
-            del stale  # the next allocations of this size get this memory
+            fill_freed([array.nbytes for array in first.inner.outputs], fill)
             alike &= trial.compare_bits(
                 f"{label}called again after memory was filled with {fill:#04x}",
                 "torch",

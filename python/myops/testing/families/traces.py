@@ -9,7 +9,7 @@ import torch
 
 from myops.testing.bits import arrays_of
 from myops.testing.calls import CallOutcome, refusal
-from myops.testing.families.gradients import leaves_of
+from myops.testing.derivatives import leaves_of
 from myops.testing.families.programs import compare_gradients, head, module_of, other_lengths
 from myops.testing.trial import Trial
 
