@@ -23,7 +23,12 @@ import myops.batch
 from myops.batch import _plan, _single, _sources, _state, _store
 from myops.batch._strings import Strings
 
-RUN = "import sys, json, myops.batch; myops.batch.run(**json.loads(sys.argv[1]))"
+# A shell that starts tests in the background lets their processes ignore SIGINT.
+RUN = """
+import json, signal, sys, myops.batch
+signal.signal(signal.SIGINT, signal.default_int_handler)
+myops.batch.run(**json.loads(sys.argv[1]))
+"""
 
 
 def started(**arguments: Any) -> subprocess.Popen[str]:

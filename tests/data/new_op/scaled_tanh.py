@@ -37,7 +37,7 @@ def _save(ctx: Any, inputs: Any, attributes: dict[str, Any], output: Tensor) -> 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
     (x,) = ctx.saved_tensors
     needed = ctx.needs_input_grad[1]
-    bias = grad.reshape(-1, grad.shape[-1]).sum(0) if needed else None
+    bias = grad.sum_to_size(grad.shape[-1:]) if needed else None
     return grad * ctx.alpha * (1 - torch.tanh(x) ** 2), bias
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -15,8 +16,12 @@ def _save(ctx: Any, inputs: Any, attributes: dict[str, Any], output: Any) -> Non
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
     x, weight = ctx.saved_tensors
-    rows = grad.reshape(-1, grad.shape[-1])
-    return grad @ weight, rows.mT @ x.reshape(-1, x.shape[-1])
+    return grad @ weight, _rows(grad).mT @ _rows(x)
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    # Not reshape(-1, ...), which refuses a last axis of length 0.
+    return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
 
 
 def _standard(g: Any) -> list[str]:
