@@ -9,18 +9,19 @@ namespace myops::deform::MYOPS_ISA {
 template <class T, class A>
 void read_by_output(const StridedView<const T>& gradient, const Tile& tile, const Range& pixels,
                     const Range& outputs, A* to, int64_t to_row) {
-  // To the same pixel of the next strip. Hardware does not prefetch it: one strip has few pixels of
-  // each output.
+  // To the same pixel of the next strip of the tile. Hardware does not prefetch it: one strip has
+  // few pixels of each output.
   const int64_t ahead = pixels.count() >= tile.columns
                             ? pixels.count() / tile.columns * gradient.step[2]
                             : pixels.count() * gradient.step[3];
+  const bool prefetches = gradient.step[3] == 1 && pixels.last < tile.pixels();
   const auto read_line = [&](const T* from, int64_t count, int64_t done) {
     if (gradient.step[1] == 1) {
       transpose_copy(from, gradient.step[3], to + done, to_row, count, outputs.count());
       return;
     }
     for (int64_t o = 0; o < outputs.count(); ++o, from += gradient.step[1]) {
-      if (gradient.step[3] == 1) prefetch_channels(from + ahead, count);
+      if (prefetches) prefetch_channels(from + ahead, count);
       widen(from, gradient.step[3], count, to + o * to_row + done);
     }
   };
