@@ -59,14 +59,15 @@ def prototype(domain: str, **changes: Any) -> Callable[..., Any]:
         "function": scale_rows, "shape": shape, "save": save, "backward": backward,
         "standard": standard, **changes,
     }  # fmt: skip
+    gain, shift = (myops.Attribute(name, at, "?") for name, at in (("gain", 1.0), ("shift", 0.0)))
     return myops.prototype(
         rules.pop("function"),
         name="scale_rows",
         domain=domain,
-        types={"T": ["float32", "float64"]},
+        types=rules.pop("types", {"T": ["float32", "float64"]}),
         inputs=[myops.Input("x", "T", "Rank 2."), myops.Input("w", "T", "Rank 1.")],
         outputs=[myops.Output("y", "T", "Rank 1.")],
-        attributes=[myops.Attribute("gain", 1.0, "?"), myops.Attribute("shift", 0.0, "?")],
+        attributes=rules.pop("attributes", [gain, shift]),
         **rules,
     )
 
@@ -159,3 +160,28 @@ def test_a_skipped_family_with_a_reason_does_not_fail() -> None:
     families = ["values", "bodies", "torchscript"]
     report = check_op(op, CASES, reference=slow, only=families, skip={"bodies": "none is wanted"})
     assert report.idle == {"bodies": "none is wanted"}
+
+
+def largest(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    products = (x * w).astype(x.dtype)
+    return products.max(1) if products.shape[1] else np.zeros(len(x), x.dtype)
+
+
+def largest_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    x, w = ctx.saved_tensors
+    if x.shape[1] == 0:
+        return torch.zeros_like(x), torch.zeros_like(w)
+    chosen = torch.nn.functional.one_hot((x * w).argmax(1), x.shape[1]) * grad[:, None]
+    return (chosen * w).to(x.dtype), (chosen * x).sum(0).to(x.dtype)
+
+
+def test_derivatives_that_jump_are_no_fault() -> None:
+    """Rounding to float16 chooses another product as the largest."""
+    op = prototype(
+        "jumping", function=largest, backward=largest_backward, standard=None, attributes=[],
+        save=lambda ctx, inputs, attributes, output: ctx.save_for_backward(*inputs),
+        types={"T": ["float16", "float32", "float64"]},
+    )  # fmt: skip
+    torch.manual_seed(0)
+    near = Case((1 + torch.randn(40, 25) * 0.002, 1 + torch.randn(25) * 0.002), name="near")
+    check_op(op, [near], reference=lambda x, w: (x * w).amax(1), only=["gradients"])
