@@ -61,10 +61,9 @@ def _derived(trial: Trial) -> Iterator[tuple[str, str, Case]]:
 
 def _has_float_output(trial: Trial, case: Case) -> bool:
     """Whether the call is accepted and has a float output."""
-    try:
-        outputs = given_of(trial.tested.function(*case.args, **case.kwargs))
-    except Exception:  # refusals are compared in "errors" and "lengths"
-        return False
+    if not variations.accepts(trial.tested.function, case):
+        return False  # refusals are compared in "errors" and "lengths"
+    outputs = given_of(trial.tested.function(*case.args, **case.kwargs))
     return any(map(variations.is_float, outputs))
 
 
