@@ -251,7 +251,7 @@ def test_usual_interpolations_are_one_fast_call(direct: list[bool], given: dict[
     with pytest.raises(ValueError, match="size"):
         myops.interpolate(X, size=(9,), mode="bilinear")
     assert direct[0]
-    assert len(direct) in (2, 3)
+    assert len(direct) in (2, 4)  # without the module for this torch, autograd calls again
 
 
 def test_out_has_a_new_version_after_a_call(direct: list[bool]) -> None:

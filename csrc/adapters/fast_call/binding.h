@@ -25,11 +25,19 @@ struct Services {
 
 struct Binding;
 
-// Where the gradient of an op with respect to its first input is an op too (recorded_call.h).
+// Where the gradients of an op with respect to its inputs are computed by an op too
+// (recorded_call.h). Indices of "our" inputs are those of the op that is differentiated.
 struct Gradient {
+  static constexpr int kNone = -1;
+
   const Binding& op;
-  py::object owner;   // of `op`
-  py::object python;  // the same as f(grad, shape, other inputs, attributes)
+  py::object owner;  // of `op`
+  // The same as f(grad, inputs, needed, attributes), with one gradient or None for each input.
+  py::object python;
+  std::vector<int> inputs = {};   // for each input of `op` after `grad`: the index of ours
+  std::vector<int> outputs = {};  // for each of our inputs: the output of `op`, or kNone
+  int needs = kNone;              // the attribute that says which outputs are needed, or kNone
+  int summed = kNone;  // ours whose gradient is the sum of grad for each channel, or kNone
 };
 
 struct ConstantAttributes {

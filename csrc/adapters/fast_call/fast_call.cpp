@@ -91,8 +91,8 @@ class FastCallRuntime final : public Runtime {
   void reacquire_gil() { released_gil_.reset(); }
 
   // Tells autograd that the first result is that of `call`.
-  void record(PyObject* input, const RecordedCall& call) const {
-    if (!binding_.reader.internals->record(input, new_tensors_[0], call)) {
+  void record(PyObject* inputs, const RecordedCall& call) const {
+    if (!binding_.reader.internals->record(inputs, new_tensors_[0], call)) {
       throw py::error_already_set();
     }
   }
@@ -191,7 +191,7 @@ py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribu
   runtime.reacquire_gil();
   if (out) return py::reinterpret_borrow<py::object>(out_object);
   if (recorded) {
-    runtime.record(PyTuple_GET_ITEM(input_tuple, 0),
+    runtime.record(input_tuple,
                    record_call(binding, input_tuple, attribute_dict, std::move(inputs), given));
   }
   const size_t count = binding.op.outputs.size();
@@ -268,7 +268,8 @@ py::object make_fast_call(const Op& op, const py::dict& parts) {
   return take(PyCFunction_New(&definition, self.ptr()));
 }
 
-void use_gradient(const py::object& call, const py::object& gradient, const py::object& python) {
+void use_gradient(const py::object& call, const py::object& gradient, const py::object& python,
+                  const std::string& summed) {
   const auto binding_of = [](const py::object& function) {
     return static_cast<Binding*>(
         PyCapsule_GetPointer(PyCFunction_GET_SELF(function.ptr()), kCapsuleName));
@@ -276,7 +277,11 @@ void use_gradient(const py::object& call, const py::object& gradient, const py::
   Binding *binding = binding_of(call), *backward = binding_of(gradient);
   if (binding == nullptr || backward == nullptr) throw py::error_already_set();
   if (binding->reader.internals == nullptr) return;
-  binding->gradient.emplace(Gradient{*backward, gradient, python});
+  std::optional<Gradient> found = gradient_of(binding->op, *backward, summed);
+  if (!found) return;
+  found->owner = gradient;
+  found->python = python;
+  binding->gradient.emplace(std::move(*found));
 }
 
 }  // namespace myops::fast_call

@@ -21,10 +21,13 @@ namespace py = pybind11;
 // `parts`: what it uses of PyTorch, by name; see caller() in python/myops/_torch/fast_call.py.
 py::object make_fast_call(const Op& op, const py::dict& parts);
 
-// Lets `call`, a function of make_fast_call(), also make calls whose first input requires a
-// gradient: see recorded_call.h. `gradient`: the same kind of function for the op that computes the
-// gradient; `python`: the same computation in Python, f(grad, shape of the input, the other inputs,
-// attributes). Does nothing where the module built for this torch is missing.
-void use_gradient(const py::object& call, const py::object& gradient, const py::object& python);
+// Lets `call`, a function of make_fast_call(), also make calls whose inputs require gradients: see
+// recorded_call.h. `gradient`: the same kind of function for the op that computes the gradients;
+// `python`: the same computation in Python, f(grad, inputs, needed, attributes); `summed`: the
+// input whose gradient is the sum of `grad` over all axes but the second, or "". Does nothing where
+// the module built for this torch is missing, or where `gradient` is not described as a gradient of
+// the op with one result.
+void use_gradient(const py::object& call, const py::object& gradient, const py::object& python,
+                  const std::string& summed);
 
 }  // namespace myops::fast_call

@@ -116,7 +116,7 @@ MYOPS_OP(resize_backward) {
                      Access::ChannelsLast))
                  .input(Input{"X", "T", "The X of resize; only its shape is used."}.access(
                      Access::ShapeOnly)))
-      .output({"grad_x", "T", "The gradient of X, of the shape of X."})
+      .output({"grad_X", "T", "The gradient of X, of the shape of X."})
       .shape(backward_shape)
       .kernel(compute_backward)
       .cuda(backward_cuda);

@@ -118,10 +118,15 @@ def eager_function_of(
     the signature at each call, which takes longer than a small kernel."""
     nested = op.info.nested if op.info.is_variadic else tuple
 
+    # A fast call returns None for an output that the call leaves out, which `save` does not expect.
+    may_be_fast = not any(item.only_if for item in op.info.outputs)
+
     def forward(ctx: Any, *arguments: Any) -> Any:
         *flat, attributes = arguments
         inputs = nested(flat)
-        output = op.overload(inputs)(*inputs, **attributes)
+        output = op.fast_call(inputs, attributes, None) if may_be_fast else NotImplemented
+        if output is NotImplemented:
+            output = op.overload(inputs)(*inputs, **attributes)
         if save is not None:
             save(ctx, inputs, attributes, output)
         return output

@@ -194,10 +194,9 @@ class TorchOp:
                 return self._default(*inputs, **attributes)
             return self._dispatch(inputs, None, attributes)
 
-    def use_gradient(self, gradient: TorchOp, python: Callable[..., Any]) -> None:
-        """Allows fast calls if the first input requires a gradient; see
-        `fast_call.use_gradient`."""
-        fast_call.use_gradient(self.info, self.fast_call, gradient.fast_call, python)
+    def use_gradient(self, gradient: TorchOp, python: Callable[..., Any], summed: str = "") -> None:
+        """Allows fast calls if inputs require gradients; see `fast_call.use_gradient`."""
+        fast_call.use_gradient(self.info, self.fast_call, gradient.fast_call, python, summed)
 
     def _given(self, results: Any, inputs: Inputs, attributes: dict[str, Any]) -> tuple[Any, ...]:
         """The results with None for outputs that the call leaves out, instead of the empty tensors

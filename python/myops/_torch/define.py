@@ -44,13 +44,16 @@ def define_op(
 ) -> TorchOp:
     """Makes the callable of an op; the arguments are those of `Library.define`."""
     load(library)
+    use_gradient: Callable[[TorchOp], None] | None = None
     if isinstance(backward, str):
-        save, backward = described(library, info, backward, save)
+        save, backward, use_gradient = described(library, info, backward, save)
     derived = text_rule.rule_of if info.rule else _shape_rule.symbolic_rule
     rule: Callable[..., Any] = shape or derived(info)
     kind = RandomOp if info.random else TorchOp
     functional = _functional(library, info) if info.writes else ""
     op = kind(info, library.torch_library, rule, save, backward, jvp, vmap, functional)
+    if use_gradient is not None:
+        use_gradient(op)
     if info.onnx_type:
         symbolic.register(info)
         translation.register()

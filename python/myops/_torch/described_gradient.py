@@ -11,12 +11,14 @@ from myops._description import OpInfo
 
 if TYPE_CHECKING:
     from myops._op_library import Library
+    from myops._torch.call import TorchOp
 
 
 def described(
     library: Library, info: OpInfo, name: str, save: Any
-) -> tuple[Callable[..., None], Callable[..., Any]]:
-    """`save` and `backward` of an op whose gradient is computed by the op `name` of the library.
+) -> tuple[Callable[..., None], Callable[..., Any], Callable[[TorchOp], None]]:
+    """`save` and `backward` of an op whose gradient is computed by the op `name` of the library,
+    and what is called with the op when it is made.
 
     Raises:
         ValueError: There is no such op, or its inputs and outputs are not those of a gradient of
@@ -61,11 +63,30 @@ def described(
         wanted = info.present(inputs, ctx.attributes)
         triples = zip(arriving, wanted, floats, strict=True)
         given = [grad if computed and real else None for grad, computed, real in triples]
-        results = op.call((*given, *inputs), ctx.attributes)
+        return gradients(given, inputs, ctx.needs_input_grad, ctx.attributes)
+
+    def gradients(
+        given: Sequence[Any], inputs: Sequence[Any], needed: Sequence[Any],
+        attributes: dict[str, Any],
+    ) -> tuple[Any, ...]:  # fmt: skip
+        results = op.call((*given, *inputs), attributes)
         by_name = dict(zip(found, results if len(found) > 1 else [results], strict=True))
         return tuple(
-            by_name.get(item) if needed and value is not None else None
-            for item, needed, value in zip(names, ctx.needs_input_grad, inputs, strict=False)
+            by_name.get(item) if wanted and value is not None else None
+            for item, wanted, value in zip(names, needed, inputs, strict=False)
         )
 
-    return keep, run
+    def recorded(
+        grad: torch.Tensor, inputs: Sequence[Any], needed: Sequence[Any],
+        attributes: dict[str, Any],
+    ) -> tuple[Any, ...]:  # fmt: skip
+        whole = [
+            grad.new_empty(()).expand(item) if type(item) is tuple else item for item in inputs
+        ]
+        return gradients([grad], whole, needed, attributes)
+
+    def use(differentiated: TorchOp) -> None:
+        if floats == [True]:
+            differentiated.use_gradient(op, recorded)
+
+    return keep, run, use

@@ -80,23 +80,29 @@ def caller(
     )
 
 
-def use_gradient(info: OpInfo, call: Any, gradient: Any, python: Callable[..., Any]) -> None:
-    """Lets fast calls of an op include those whose first input requires a gradient.
+def use_gradient(
+    info: OpInfo, call: Any, gradient: Any, python: Callable[..., Any], summed: str = ""
+) -> None:
+    """Lets fast calls of an op include those whose inputs require gradients.
 
-    Does nothing where there are no fast calls, or no module built for exactly this torch.
+    Does nothing where there are no fast calls, or no module built for exactly this torch, or where
+    the op has several results.
 
     Args:
         info: The description of the op.
         call: What `caller` returned for the op.
-        gradient: What `caller` returned for the op that computes the gradient. Its arguments are
-            the gradient of the result, the inputs (only the shape of the first is read), and the
-            same attributes.
-        python: Computes the same gradient where a fast call of `gradient` is not possible:
-            f(grad, shape of the first input, the other inputs, attributes).
+        gradient: What `caller` returned for the op that computes the gradients. Its inputs are
+            the gradient of the result and inputs of the op; its outputs have the names of these
+            and "grad_" before them. It has the same attributes and perhaps "needs", a list with 1
+            for each output that is needed and 0 for the others.
+        python: Computes the same gradients where a fast call of `gradient` is not possible:
+            f(grad, inputs, needed, attributes), which returns a gradient or None for each input of
+            the op. Of an input of which only the shape is read, it gets the shape.
+        summed: The input whose gradient is the sum of `grad` over all axes but the second.
     """
     direct = getattr(info.native, "use_gradient", None)
     if direct is not None and isinstance(call, _BUILTIN) and isinstance(gradient, _BUILTIN):
-        direct(call, gradient, python)
+        direct(call, gradient, python, summed)
 
 
 _BUILTIN = type(len)

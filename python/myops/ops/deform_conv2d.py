@@ -195,12 +195,19 @@ def _save(ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: T
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, offset, mask = ctx.saved_tensors
-    needed = ctx.needs_input_grad
+    inputs = (x, weight, offset, None, mask)
+    return _gradients(grad, inputs, ctx.needs_input_grad, ctx.attributes)
+
+
+def _gradients(
+    grad: Tensor, inputs: Sequence[Any], needed: Sequence[bool], attributes: dict[str, Any]
+) -> tuple[Tensor | None, ...]:
+    x, weight, offset, _, mask = inputs
     wanted = [needed[0], needed[1], needed[2], mask is not None and needed[4]]
     grads: list[Tensor | None] = [None] * 4
     if any(wanted):
         results = _backward_op(
-            grad, x, weight, offset, mask, needs=[int(item) for item in wanted], **ctx.attributes
+            grad, x, weight, offset, mask, needs=[int(item) for item in wanted], **attributes
         )
         grads = [item if want else None for item, want in zip(results, wanted, strict=True)]
     bias = grad.sum((0, 2, 3)) if needed[3] else None
@@ -324,4 +331,5 @@ _backward_backward_op = define(
     save=_backward_save,
     backward=_third_backward,
 )
+_deform_conv2d.use_gradient(_backward_op, _gradients, summed="B")
 _deform_conv2d_flops.register()

@@ -248,12 +248,17 @@ def _like(grad: Tensor, shape: Any) -> Tensor:
     return found
 
 
-def _gradient(grad: Tensor, shape: Any, values: Sequence[Any], attributes: dict[str, Any]) -> Any:
-    return _resize_backward.call((grad, _like(grad, shape), *values), attributes)
+def _gradients(
+    grad: Tensor, inputs: Sequence[Any], needed: Any, attributes: dict[str, Any]
+) -> tuple[Tensor | None, ...]:
+    """The gradient of X, of which `inputs` has the shape; `needed` is not read."""
+    shape, *values = inputs
+    made = _resize_backward.call((grad, _like(grad, shape), *values), attributes)
+    return made, None, None, None
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return _gradient(grad, ctx.shape, _saved_values(ctx), ctx.attributes), None, None, None
+    return _gradients(grad, (ctx.shape, *_saved_values(ctx)), None, ctx.attributes)
 
 
 def _jvp(ctx: Any, x: Tensor, *unused: Any) -> Tensor:
@@ -301,4 +306,4 @@ _resize_backward = define(
     backward=_double_backward,
     jvp=_backward_jvp,
 )
-_resize.use_gradient(_resize_backward, _gradient)
+_resize.use_gradient(_resize_backward, _gradients)

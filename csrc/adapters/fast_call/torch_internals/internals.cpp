@@ -1,24 +1,20 @@
-#include "internals.h"
+#include "autograd_node.h"
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include <ATen/DLConvertor.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/PythonTorchFunctionTLS.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/record_function.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/utils/object_ptr.h>
-#include <torch/csrc/utils/pybind.h>
 #pragma GCC diagnostic pop
 
 #include "../../torch/scalar_types.h"
 
-namespace myops {
+namespace myops::torch_internals {
 namespace {
 
 using c10::DispatchKey;
@@ -28,6 +24,8 @@ using c10::DispatchKeySet;
 // subclasses, wrappers of transformations and other devices add keys.
 constexpr DispatchKeySet kPlain({DispatchKey::CPU, DispatchKey::ADInplaceOrView,
                                  DispatchKey::AutogradCPU, DispatchKey::AutocastCPU});
+
+}  // namespace
 
 // Tracing, dispatch modes and transformations include keys while they are active; autocast removes
 // some from those that are excluded by default.
@@ -62,6 +60,8 @@ bool describe(const at::Tensor& tensor, bool differentiable, bool written, DLTen
   return true;
 }
 
+namespace {
+
 bool read(PyObject* object, bool differentiable, bool written, DLTensor* described) {
   if (!THPVariable_CheckTypeExact(Py_TYPE(object))) return false;
   return describe(THPVariable_Unpack(object), differentiable, written, described);
@@ -87,91 +87,6 @@ const void* tensor_of(PyObject* object) { return &THPVariable_Unpack(object); }
 
 bool requires_grad(PyObject* object) {
   return THPVariable_CheckTypeExact(Py_TYPE(object)) && THPVariable_Unpack(object).requires_grad();
-}
-
-// A tensor whose bytes are the recorded call. Compiled autograd accepts few types of data in a
-// node, and a tensor is one of them.
-at::Tensor owner_of(const RecordedCall& call) {
-  auto* kept = new RecordedCall(call);
-  const auto forget = [](void* bytes) {
-    const auto* recorded = static_cast<RecordedCall*>(bytes);
-    recorded->forget(recorded->call);
-    delete recorded;
-  };
-  return at::from_blob(kept, {sizeof(RecordedCall)}, forget, at::kByte);
-}
-
-at::Tensor gradient_in_python(const RecordedCall& call, const at::Tensor& grad) {
-  const pybind11::gil_scoped_acquire gil;
-  THPObjectPtr given(THPVariable_Wrap(grad));
-  if (!given) throw python_error();
-  THPObjectPtr made(call.in_python(call.call, given.get()));
-  if (!made) throw python_error();
-  return THPVariable_Unpack(made.get());
-}
-
-// A node of the graph that needs no Python, which takes half of a small gradient's time.
-struct FastGradient : torch::autograd::Function<FastGradient> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor&,
-                            const at::Tensor* result, const RecordedCall* call) {
-    context->saved_data["call"] = owner_of(*call);
-    return *result;
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& grads) {
-    const at::Tensor owner = context->saved_data.at("call").toTensor();
-    const RecordedCall& call = *static_cast<const RecordedCall*>(owner.const_data_ptr());
-    const at::Tensor& grad = grads[0];
-    // In grad mode the gradient is differentiated again.
-    if (!c10::GradMode::is_enabled() && !observed()) {
-      at::Tensor made = gradient_of(call, grad);
-      if (!made.defined()) {
-        made =
-            gradient_of(call, grad.contiguous());  // the gradient of sum() is expanded, for example
-      }
-      if (made.defined()) return {made, {}, {}};
-    }
-    return {gradient_in_python(call, grad), {}, {}};
-  }
-
-  // Undefined where the kernel cannot read `grad`.
-  static at::Tensor gradient_of(const RecordedCall& call, const at::Tensor& grad) {
-    DLTensor described;
-    if (!describe(grad, false, false, &described)) return {};
-    const std::unique_ptr<at::Tensor> made(
-        static_cast<at::Tensor*>(call.gradient(call.call, described)));
-    return made ? *made : at::Tensor();
-  }
-};
-
-}  // namespace
-}  // namespace myops
-
-// Without torch's lock, as backward() only reads, and without its check of the number of gradients,
-// for whose message torch composes the name of the node at every call: a tenth of the time of a
-// small gradient.
-template <>
-torch::autograd::variable_list torch::autograd::CppNode<myops::FastGradient>::apply(
-    torch::autograd::variable_list&& inputs) {
-  if (inputs[0].defined()) return {myops::FastGradient::backward(&ctx_, inputs)[0]};
-  return CppNode_apply_functional<myops::FastGradient>(std::move(inputs), ctx_, is_variable_input_,
-                                                       output_info_, name());
-}
-
-namespace myops {
-namespace {
-
-bool record(PyObject* input, void* result, const RecordedCall& call) {
-  try {
-    auto& made = *static_cast<at::Tensor*>(result);
-    const at::Tensor* raw = &made;
-    made = FastGradient::apply(THPVariable_Unpack(input), raw, &call);
-    return true;
-  } catch (const std::exception& error) {
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_RuntimeError, error.what());
-    return false;
-  }
 }
 
 void* new_tensor(DType dtype, const Shape& shape, const Shape& strides, void** data) {
@@ -214,24 +129,25 @@ PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_internals", nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
-}  // namespace myops
+}  // namespace myops::torch_internals
 
 #define MYOPS_JOIN(left, right) left##right
 #define MYOPS_INIT(name) MYOPS_JOIN(PyInit_, name)
 
 // The module has two attributes, `table` and `owned_memory`.
 PyMODINIT_FUNC MYOPS_INIT(TORCH_EXTENSION_NAME)() {
-  PyObject* module = PyModule_Create(&myops::definition);
+  PyObject* module = PyModule_Create(&myops::torch_internals::definition);
   if (module == nullptr) return nullptr;
-  PyObject* table = PyCapsule_New(const_cast<myops::TorchInternals*>(&myops::kInternals),
-                                  myops::kTorchInternals, nullptr);
+  PyObject* table =
+      PyCapsule_New(const_cast<myops::TorchInternals*>(&myops::torch_internals::kInternals),
+                    myops::kTorchInternals, nullptr);
   if (table == nullptr || PyModule_AddObject(module, "table", table) != 0) {
     Py_XDECREF(table);
     Py_DECREF(module);
     return nullptr;
   }
   // For libraries that are called without Python.
-  const void* memory = &myops::kInternals.owned_memory;
+  const void* memory = &myops::torch_internals::kInternals.owned_memory;
   PyObject* address = PyLong_FromVoidPtr(const_cast<void*>(memory));
   if (address == nullptr || PyModule_AddObject(module, "owned_memory", address) != 0) {
     Py_XDECREF(address);

@@ -13,16 +13,27 @@
 
 namespace myops {
 
-// A call whose gradient may be asked for, by any thread and any number of times.
+// A call whose gradients may be asked for, by any thread and any number of times. Bit i of a mask
+// is input i of the call.
 struct RecordedCall {
   void* call;
-  // The gradient of the input, a new tensor's handle, from that of the result, which read() has
-  // described; null where only Python can make it. Called without the GIL.
-  void* (*gradient)(void* call, const DLTensor& grad);
-  // The same in Python; null and a Python error if it fails. Called with the GIL.
-  PyObject* (*in_python)(void* call, PyObject* grad);
+  size_t inputs;     // their number, also of those that were left out
+  uint64_t tensors;  // the inputs that are tensors
+  uint64_t saved;    // those of them that the gradients depend on
+  int summed;        // the input whose gradient is the sum of `grad` for each channel, or -1
+  // Makes the gradients of the inputs in the mask `needed`: `made[i]` is a new tensor's handle, or
+  // stays null for an input without a gradient. False where only Python can make them. `tensors`:
+  // `grad`, then the saved inputs in their order, as read() has described them. Called without
+  // the GIL.
+  bool (*gradients)(void* call, const DLTensor* tensors, uint64_t needed, void** made);
+  // The same in Python, for tuples of the saved inputs and of a bool for each input: a tuple; null
+  // and a Python error if it fails. Called with the GIL.
+  PyObject* (*in_python)(void* call, PyObject* grad, PyObject* saved, PyObject* needed);
   void (*forget)(void* call);
 };
+
+// Calls with more inputs are not recorded.
+inline constexpr size_t kMostRecordedInputs = 64;
 
 struct TorchInternals {
   // Whether a mode, transformation, tracer, autocast or profiler observes calls.
@@ -38,9 +49,9 @@ struct TorchInternals {
   const void* (*tensor_of)(PyObject* object);
   // Whether a tensor that read() would describe asks for its gradient.
   bool (*requires_grad)(PyObject* object);
-  // Tells autograd that a new tensor is what `call` has made of `input`. Takes `call` over; false
-  // and a Python error if it fails.
-  bool (*record)(PyObject* input, void* result, const RecordedCall& call);
+  // Tells autograd that a new tensor is what `call` has made of its inputs, a tuple. Takes `call`
+  // over; false and a Python error if it fails.
+  bool (*record)(PyObject* inputs, void* result, const RecordedCall& call);
   // A new tensor without elements set, its handle and the address of its elements; null if torch
   // cannot allocate it. (The stable ABI takes the way through the dispatcher.)
   void* (*new_tensor)(DType dtype, const Shape& shape, const Shape& strides, void** data);
@@ -48,6 +59,6 @@ struct TorchInternals {
 };
 
 // The number counts up with every change of the struct, so that a module built before is not used.
-inline constexpr const char* kTorchInternals = "myops.torch_internals.4";
+inline constexpr const char* kTorchInternals = "myops.torch_internals.5";
 
 }  // namespace myops

@@ -9,7 +9,7 @@ namespace myops::resize {
 // Inputs X, roi, scales, sizes; output Y.
 MYOPS_FOR_EACH_ISA(void forward(KernelContext& context))
 
-// Inputs grad, X (its shape alone), roi, scales, sizes; output grad_x.
+// Inputs grad, X (its shape alone), roi, scales, sizes; output grad_X.
 MYOPS_FOR_EACH_ISA(void backward(KernelContext& context))
 
 }  // namespace myops::resize
