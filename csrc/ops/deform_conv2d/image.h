@@ -156,11 +156,23 @@ class Source {
     int64_t c = 0;
     for (; c + L <= channels; c += L) store(to + c, load_wide<A>(from + c));
     if (c == channels) return;
+    const Vector<A> last = load_last(from + c, channels - c);
+    if (c + L - Q < channels) return store(to + c, last);
     A rest[L];
-    store(rest, load_part<A>(from + c, channels - c));
+    store(rest, last);
     for (int64_t i = 0; c + i < channels; i += Q) {
       store(to + c + i, load_as<Lanes<A, Q>>(rest + i));
     }
+  }
+  // As load_part(). Some instruction sets have masked loads of 32 and 64 bits only, so whole
+  // vectors are read, as long as memory behind the last channel belongs to X.
+  Vector<A> load_last(const T* from, int64_t count) const {
+    constexpr int64_t L = kLanes<A>;
+    if (sizeof(T) == sizeof(A) || view_.end - from < L) return load_part<A>(from, count);
+    using Bits = Lanes<std::conditional_t<sizeof(A) == 4, int32_t, int64_t>, L>;
+    const Bits used = __builtin_convertvector(
+        load_as<Index<A>>(kLaneNumbers) < static_cast<int32_t>(count), Bits);
+    return (Vector<A>)((Bits)load_wide<A>(from) & used);
   }
 
   StridedView<const T> view_;
