@@ -85,48 +85,4 @@ MYOPS_INLINE Vector<A> load_groups_wide(const T* from, int64_t step) {
   }
 }
 
-#if MYOPS_VECTOR_BYTES == 64
-inline uint32_t first_bits(int64_t count) { return (uint32_t{1} << count) - 1; }
-#endif
-// load_wide() of the first `count` < kLanes elements; the other lanes are 0.
-template <class A, class T>
-MYOPS_INLINE Vector<A> load_first(const T* from, int64_t count) {
-#if MYOPS_VECTOR_BYTES == 64
-  if constexpr (sizeof(T) == 8) {
-    return (Vector<A>)_mm512_maskz_loadu_epi64(static_cast<__mmask8>(first_bits(count)), from);
-  } else if constexpr (sizeof(T) == 4) {
-    return (Vector<A>)_mm512_maskz_loadu_epi32(static_cast<__mmask16>(first_bits(count)), from);
-  } else {
-    T parts[kLanes<A>];
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(parts),
-                        _mm256_maskz_loadu_epi16(static_cast<__mmask16>(first_bits(count)), from));
-    return load_wide<A>(parts);
-  }
-#else
-  T parts[kLanes<A>] = {};
-  for (int64_t lane = 0; lane < count; ++lane) parts[lane] = from[lane];
-  return load_wide<A>(parts);
-#endif
-}
-// store_narrow() of the first `count` < kLanes lanes.
-template <class A, class T>
-MYOPS_INLINE void store_first(T* to, const Vector<A>& vector, int64_t count) {
-#if MYOPS_VECTOR_BYTES == 64
-  if constexpr (sizeof(T) == 8) {
-    return _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(first_bits(count)), (__m512i)vector);
-  } else if constexpr (sizeof(T) == 4) {
-    return _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(first_bits(count)), (__m512i)vector);
-  } else {
-    T parts[kLanes<A>];
-    store_narrow<A>(parts, vector);
-    const __m256i all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(parts));
-    return _mm256_mask_storeu_epi16(to, static_cast<__mmask16>(first_bits(count)), all);
-  }
-#else
-  T parts[kLanes<A>];
-  store_narrow<A>(parts, vector);
-  for (int64_t lane = 0; lane < count; ++lane) to[lane] = parts[lane];
-#endif
-}
-
 }  // namespace myops::MYOPS_ISA

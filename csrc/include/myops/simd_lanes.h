@@ -72,6 +72,21 @@ MYOPS_INLINE V permute(const V& x, const V& y, const V& z, I index) {
 }
 #endif
 
+// Copies fewer than 16 elements in at most four steps. (A loop takes a step for each.)
+template <class T>
+MYOPS_INLINE void copy_few(const T* from, int64_t count, T* to) {
+  const auto copy = [&](auto some) MYOPS_INLINED {
+    if ((count & some()) == 0) return;
+    std::memcpy(to, from, some() * sizeof(T));
+    from += some();
+    to += some();
+  };
+  copy(std::integral_constant<int64_t, 8>());
+  copy(std::integral_constant<int64_t, 4>());
+  copy(std::integral_constant<int64_t, 2>());
+  copy(std::integral_constant<int64_t, 1>());
+}
+
 // The first `count` elements, fewer than a vector has, as load_wide() and store_narrow() of whole
 // vectors; memory after them is not accessed. The other lanes are 0.
 template <class A, class T>
@@ -91,10 +106,10 @@ MYOPS_INLINE Vector<A> load_part(const T* from, int64_t count) {
   }
   if constexpr (sizeof(T) == 4) return (Vector<A>)_mm256_maskload_ps(from, (__m256i)mask);
   T part[kLanes<A>] = {};
-  for (int64_t lane = 0; lane < count; ++lane) part[lane] = from[lane];
+  copy_few(from, count, part);
 #else
   T part[kLanes<A>] = {};
-  for (int64_t lane = 0; lane < count; ++lane) part[lane] = from[lane];
+  copy_few(from, count, part);
 #endif
   return load_wide<A>(part);
 }
@@ -109,7 +124,7 @@ MYOPS_INLINE void store_part(T* to, const Vector<A>& vector, int64_t count) {
   if constexpr (sizeof(T) == 2) _mm256_mask_storeu_epi16(to, mask, load_as<__m256i>(part));
   if constexpr (sizeof(T) == 1) _mm_mask_storeu_epi8(to, mask, load_as<__m128i>(part));
 #else
-  for (int64_t lane = 0; lane < count; ++lane) to[lane] = part[lane];
+  copy_few(part, count, to);
 #endif
 }
 

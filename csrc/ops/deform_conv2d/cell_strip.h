@@ -105,7 +105,7 @@ void run_cells(const CellStrip<A> strip) {
           if (count == L) {
             store(row, sample);
           } else {
-            store_first<A>(row, sample, count);
+            store_part<A>(row, sample, count);
           }
         }
       }
@@ -123,7 +123,7 @@ void run_cells(const CellStrip<A> strip) {
       const auto write = [&](const V& value, A* to) {
         const V found = none ? V{} : value;
         if (count == L) return store(to, found);
-        store_first<A>(to, found, count);
+        store_part<A>(to, found, count);
       };
       write(sum.y, strip.moved + p);
       write(sum.x, strip.moved + strip.tile + p);

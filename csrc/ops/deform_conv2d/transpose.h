@@ -87,7 +87,7 @@ void spread_rows(const From* from, int64_t from_step, int64_t rows, int64_t coun
       lines[i] = Vector<A>{};
       if (i >= rows) continue;
       const From* row = from + i * from_step + c;
-      lines[i] = some == L ? load_wide<A>(row) : load_first<A>(row, some);
+      lines[i] = some == L ? load_wide<A>(row) : load_part<A>(row, some);
     }
     transpose_groups<kSide, A>(lines);
     if (some == L && (one || column + L <= at.columns)) {
@@ -148,8 +148,8 @@ void collect_columns(const From* from, int64_t from_step, int64_t rows, int64_t 
         if constexpr (kAdd) lines[c] += load_wide<A>(out);
         store_narrow<A>(out, lines[c]);
       } else {
-        if constexpr (kAdd) lines[c] += load_first<A>(out, some);
-        store_first<A>(out, lines[c], some);
+        if constexpr (kAdd) lines[c] += load_part<A>(out, some);
+        store_part<A>(out, lines[c], some);
       }
     }
   }
