@@ -49,3 +49,17 @@ FOUND = checks(roi_align, CASES, reference=slow, gradients=1, skip={"bodies": "n
 @pytest.mark.parametrize("check", FOUND, ids=str)
 def test_family(check):
     check()
+
+
+def test_autograd_calls_the_kernel_of_the_gradient_without_python():
+    x, boxes = X.clone().requires_grad_(), BOXES.clone().requires_grad_()  # boxes have none
+    y = roi_align(x, boxes, height=2, width=3)
+    assert "Function" not in type(y.grad_fn).__name__
+    grad = torch.randn(y.shape)
+    for by_kernel, by_python in zip(
+        torch.autograd.grad(y, (x, boxes), grad, allow_unused=True, retain_graph=True),
+        torch.autograd.grad(y, (x, boxes), grad, allow_unused=True, create_graph=True),
+        strict=True,
+    ):
+        assert (by_kernel is None) == (by_python is None)
+        assert by_kernel is None or torch.equal(by_kernel, by_python)
