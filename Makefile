@@ -5,7 +5,7 @@
 #   make playground    the same and the deformable digits as a web page, in build/playground (node, npm)
 #   make test          the quick tests, in minutes: Python, and C++ on the libraries as built
 #   make test-all      every test but those of test-hosts: also the slow ones, sanitizers, 64-bit ARM;
-#                      the same as test-compiled (C++) and test-python
+#                      the same as test-compiled (C++), test-python and test-portable
 #   make test-hosts    programs in C++ and Node.js that run our ops (downloads ONNX Runtime for both)
 #   make test-ray      batch runs and serving on a Ray cluster of this machine (downloads Ray)
 #   make lint          exactly what CI checks: ruff, mypy, clang-format
@@ -45,15 +45,15 @@ READY := $(VENV)/.ready
 STEP := $(PYTHON) scripts/step.py
 PYTEST_FLAGS ?=
 # Two processes, because most tests use one core. The tests of a file run in one process, because
-# they share exports. tests/conftest.py sorts the tests: those that compile come first, so that the
-# two processes end at about the same time.
+# they share exports. tests/conftest.py sorts the files: the longest come first, so that the two
+# processes end at about the same time.
 PARALLEL ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildcard examples/*/*.h examples/*/*/*.cpp)
 NODE := examples/hosts/node
 PLAYGROUND := examples/playground
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo playground test test-all test-compiled test-python test-cuda test-cuda-sources objects native-tree lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages ray-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel dist test-dist test-newest-torch clean
+.PHONY: demo playground test test-all test-compiled test-python test-portable test-cuda test-cuda-sources objects native-tree lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages ray-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel dist test-dist test-newest-torch clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -111,6 +111,7 @@ test: build test-native
 
 test-all: test-compiled
 	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --no-print-directory test-portable
 
 test-compiled: test-native test-sanitizers test-arm
 
@@ -120,6 +121,9 @@ test-python: build
 	-sh scripts/fetch_onnxruntime.sh
 	-$(MAKE) --silent $(PLAYGROUND)/node_modules/.package-lock.json
 	$(MEASURED) $(PYTEST) $(HOSTS)
+
+# Tests of kernels with vector instructions once more, with the portable kernels.
+test-portable: build
 	MYOPS_ISA=portable $(PYTEST) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_standard.py tests/ops/test_resize_layouts.py
 
 # tests/cuda is not part of the other targets, because it needs a GPU.

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import slow_tests
 import slowest
 from installed import ROOT, run
@@ -88,3 +89,11 @@ def test_make_test_leaves_out_the_slow_tests() -> None:
     alone = [SimpleNamespace(nodeid="da")]
     assert slow_tests.slow_ones(alone, {"da": 1.1}) == []
     assert slow_tests.slow_ones(alone, {"da": 5.0}) == alone
+
+
+def test_the_longest_files_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "slow.txt").write_text("5.0 b.py::two\n0.3 c.py::one\n")
+    monkeypatch.setattr(slow_tests, "FILE", tmp_path / "slow.txt")
+    names = ["a.py::one", "a.py::two", "b.py::one", "b.py::two", "c.py::one"]
+    sorted_items = slow_tests.longest_files_first(SimpleNamespace(nodeid=name) for name in names)
+    assert [item.nodeid for item in sorted_items] == [*names[2:], *names[:2]]

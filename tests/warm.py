@@ -192,6 +192,7 @@ def _main() -> None:
     assert len(threads) == 1, "a fork of a process with threads would lack them"
     gc.collect()
     gc.freeze()  # no collection in a fork writes to, and so copies, the memory that it shares
+    gc.set_threshold(20_000, 10, 10)  # as in conftest.py
     request = _serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
         _end_with(_status(request))

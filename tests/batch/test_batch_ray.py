@@ -22,12 +22,12 @@ import pytest
 import myops.batch
 import myops.ort
 
-ray = pytest.importorskip("ray", reason="ray is of the extra ray, not of test: it is large")
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _cluster() -> Iterator[None]:
+    ray = pytest.importorskip("ray", reason="ray is of the extra ray, not of test: it is large")
     ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import inspect
 import time
 import traceback
 import unittest
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
@@ -25,6 +27,7 @@ from myops.testing.runtimes import Runtimes
 from myops.testing.trial import SuiteSettings, Trial
 
 _SEED = 20240229
+_CREATED = 20_000  # objects between two garbage collections during a check
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -105,7 +108,8 @@ class Suite:
         seeds.seed(_SEED)
         start = time.perf_counter()
         try:
-            function(trial)
+            with _rare_collections():
+                function(trial)
         except Exception as error:  # unexpected in op and suite: report it and continue
             where = traceback.extract_tb(error.__traceback__)[-1]
             tally.fail(
@@ -135,6 +139,19 @@ class Suite:
             for title, case in self.named.items()
             if case.refused and ("errors" in chosen or "writes" in chosen)
         ]
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Exporters and compilers create many objects. With Python's own threshold, garbage collections
+    take a tenth of the time of a check."""
+    thresholds = gc.get_threshold()
+    if 0 < thresholds[0] < _CREATED:  # 0: there are no automatic collections
+        gc.set_threshold(_CREATED, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def _expect_device(device: str) -> None:

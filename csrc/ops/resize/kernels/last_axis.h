@@ -19,20 +19,15 @@ struct LastAxisTables {
 
   static double bytes_of_parts(const TapTable<Wide>& taps, int64_t channels) {
     const int64_t most = std::min(taps.input, static_cast<int64_t>(taps.index.size()));
-    return within_rows(channels) ? 16 : 16.0 * static_cast<double>(most + taps.input / 64 + 1);
+    return within_rows(channels) ? 16 : 16.0 * static_cast<double>(most + 1);
   }
   void find_parts(const TapTable<Wide>& taps, int64_t channels) {
     const int64_t low = taps.low, high = std::max(taps.high, taps.low) + 1;
     if (!within_rows(channels)) {
-      std::vector<bool> reads(static_cast<size_t>(taps.input), false);
-      for (const int64_t index : taps.index) reads[static_cast<size_t>(index)] = true;
       int64_t sum = 0;
-      for (int64_t begin = low; begin < high;) {
-        int64_t end = begin;
-        while (end < high && reads[static_cast<size_t>(end)]) ++end;
-        if (end > begin) parts_read.emplace_back(begin * channels, end * channels);
+      for (const auto& [begin, end] : intervals(taps)) {
+        parts_read.emplace_back(begin * channels, end * channels);
         sum += end - begin;
-        begin = end + 1;
       }
       if (4 * sum <= 3 * (high - low)) return;
       parts_read.clear();
@@ -46,6 +41,33 @@ struct LastAxisTables {
   static bool prefers_gather(const TapTable<Wide>& taps, int64_t channels) {
     return kPermutes<Wide> && std::is_same_v<T, Wide> &&
            GatherTable<Wide>::supports(taps, channels) && (taps.width == 2 || taps.width == 4);
+  }
+
+ private:
+  // The source indices that are read, as ascending intervals that do not touch. The time does not
+  // depend on the length of the axis: of 2^31 elements, a few may be read.
+  static std::vector<std::pair<int64_t, int64_t>> intervals(const TapTable<Wide>& taps) {
+    std::vector<std::pair<int64_t, int64_t>> found;
+    for (const int64_t index : taps.index) {  // most continue the interval of the tap before
+      if (found.empty() || index < found.back().first - 1 || index > found.back().second) {
+        found.emplace_back(index, index + 1);
+      } else {
+        auto& [begin, end] = found.back();
+        begin = std::min(begin, index);
+        end = std::max(end, index + 1);
+      }
+    }
+    std::sort(found.begin(), found.end());
+    size_t count = 0;
+    for (const auto& [begin, end] : found) {
+      if (count == 0 || begin > found[count - 1].second) {
+        found[count++] = {begin, end};
+      } else {
+        found[count - 1].second = std::max(found[count - 1].second, end);
+      }
+    }
+    found.resize(count);
+    return found;
   }
 };
 
