@@ -25,14 +25,17 @@ struct RowBatch {
   MYOPS_INLINE const Wide* row(int64_t k) const { return source + index[k] * size; }
 };
 
-// How many of `rows` rows of the result, of so many bytes each, form a batch; 0 if separate rows
-// are as fast.
-inline int64_t row_batch_size(bool rows_first, const int64_t* index, int64_t rows, int64_t bytes) {
-  constexpr int64_t kFew = 4, kLong = 1 << 10;
-  if (bytes > kLong) return 0;
+// How many of `rows` rows of the result, of so many elements, form a batch; 0 if separate rows are
+// as fast.
+template <class Wide>
+int64_t row_batch_size(bool rows_first, const int64_t* index, int64_t rows, int64_t elements) {
+  constexpr int64_t kFew = 4, kSize = sizeof(Wide);
+  const int64_t longest = rows_first ? 1024 / kSize : std::max<int64_t>(16 * kLanes<Wide>, 128);
+  if (elements > longest) return 0;
   // The L1 cache has space for the next batch, too. (Where rows go first, more are read than
   // written.)
-  const int64_t all = rows_first ? 4 << 10 : 8 << 10, most = std::min(rows, all / bytes);
+  const int64_t bytes = rows_first ? 4 << 10 : 8 << 10;
+  const int64_t most = std::min(rows, bytes / (elements * kSize));
   int64_t count = 0;
   for (; count < most; ++count, index += 2) {
     if (count > 0) {
@@ -62,41 +65,38 @@ MYOPS_NOINLINE int64_t run_batch(const GatherTable<Wide>& table, int64_t first,
   const int64_t step_bytes = std::min<int64_t>(L * next_bytes, 64 << 10);
   return for_sums<2, kStrategy>(
       table, first, size, [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
-        const int64_t* index = batch.index;
-        const Wide *from = opaque(batch.row(0) + low), *weights = batch.weights;
+        const Wide* from = opaque(batch.row(0) + low);
         Wide* to = opaque(batch.target + at);
         const Wide* written_next = batch.target + (size + at) * batch.count;
         for (int64_t i = 0; i < step_bytes; i += 64) __builtin_prefetch(next + at * next_bytes + i);
-        const auto put = [&](const V& total) MYOPS_INLINED {
-          __builtin_prefetch(written_next, 1);
-          store(to, total);
-          to += size, written_next += L;
+        const auto sum_along = [&](const Wide* row) MYOPS_INLINED {
+          return block.of([&](int64_t i) MYOPS_INLINED { return load(row + i); });
         };
-        if constexpr (kRowsFirst) {
-          const int64_t first_row = index[0];
-          for (int64_t row = 0; row < batch.count; ++row, index += 2, weights += 2) {
-            const Wide* a = from + (index[0] - first_row) * batch.size;
-            const Wide* b = from + (index[1] - first_row) * batch.size;
-            const V weight_a = broadcast(weights[0]), weight_b = broadcast(weights[1]);
-            put(block.of([&](int64_t i) MYOPS_INLINED {
+        V sum_a{}, sum_b{};
+        if constexpr (!kRowsFirst) {
+          sum_a = sum_along(from), from += batch.size, sum_b = sum_along(from);
+        }
+        for (int64_t row = 0; row < batch.count; ++row, to += size, written_next += L) {
+          const int64_t* index = batch.index + 2 * row;
+          const V weight_a = broadcast(batch.weights[2 * row]);
+          const V weight_b = broadcast(batch.weights[2 * row + 1]);
+          V total;
+          if constexpr (kRowsFirst) {
+            const Wide* a = from + (index[0] - batch.index[0]) * batch.size;
+            const Wide* b = from + (index[1] - batch.index[0]) * batch.size;
+            total = block.of([&](int64_t i) MYOPS_INLINED {
               return fma(weight_b, load(b + i), weight_a * load(a + i));
-            }));
-          }
-        } else {
-          const auto sum = [&]() MYOPS_INLINED {
-            return block.of([&](int64_t i) MYOPS_INLINED { return load(from + i); });
-          };
-          V sum_a = sum();
-          from += batch.size;
-          V sum_b = sum();
-          for (int64_t row = 0; row < batch.count; ++row, index += 2, weights += 2) {
+            });
+          } else {
             if (row > 0 && index[0] != index[-2]) {
               sum_a = sum_b;
               from += batch.size;
-              sum_b = sum();
+              sum_b = sum_along(from);
             }
-            put(fma(broadcast(weights[1]), sum_b, broadcast(weights[0]) * sum_a));
+            total = fma(weight_b, sum_b, weight_a * sum_a);
           }
+          __builtin_prefetch(written_next, 1);
+          store(to, total);
         }
       });
 }

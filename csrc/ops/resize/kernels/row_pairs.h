@@ -58,13 +58,11 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const RowBatch<W
 // that is combined first.
 template <bool kRowsFirst, int kRows, class Wide>
 void make_rows(const Gather<Wide>& gather, const RowBatch<Wide>& batch, Wide* scratch_row) {
-  constexpr int64_t L = kLanes<Wide>;
   const GatherTable<Wide>& table = gather.table();
   for (int64_t first = 0; first < table.elements();) {
     const auto& block = *table.block(first);
-    const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
-      if (count == L && block.strategy <= GatherStrategy::ThreeLoadsPerTap) {
+      if (block.strategy != GatherStrategy::Scalar) {
         first = with_strategy(block, [&](auto strategy) {
           if constexpr (kRows == 0)
             return run_batch<strategy, kRowsFirst>(table, first, batch);
@@ -77,19 +75,18 @@ void make_rows(const Gather<Wide>& gather, const RowBatch<Wide>& batch, Wide* sc
     for (int64_t row = 0; row < batch.count; ++row) {
       const Wide *a = batch.row(2 * row), *b = batch.row(2 * row + 1);
       const Wide* weights = batch.weights + 2 * row;
-      Wide part[L];
+      Wide* to = batch.target + row * table.elements() + table.begin_of(first);
       if constexpr (kRowsFirst) {
         const Wide* rows[2] = {a + block.low, b + block.low};
         const int64_t size = block.high - block.low;
         sum_few<2>(rows, weights, size, rows[1] + size, false, scratch_row + block.low);
-        store(part, gather.template block_of<2>(block, scratch_row));
+        store(to, gather.template block_of<2>(block, scratch_row));
       } else {
-        store(part, fma(broadcast(weights[1]), gather.template block_of<2>(block, b),
-                        broadcast(weights[0]) * gather.template block_of<2>(block, a)));
+        store(to, fma(broadcast(weights[1]), gather.template block_of<2>(block, b),
+                      broadcast(weights[0]) * gather.template block_of<2>(block, a)));
       }
-      std::copy(part, part + count, batch.target + row * table.elements() + first);
     }
-    first += L;
+    first += kLanes<Wide>;
   }
 }
 
@@ -157,13 +154,12 @@ void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>* gather,
   const Level<Wide>&level = plan.levels[depth], &last = plan.levels.back();
   const bool gathers = gather != nullptr, rows_first = level.first, copied = streams && !gathers;
   const bool batches = gathers && !streams && kernel_enabled("resize.row_batch");
-  const int64_t row_bytes = level.out_volume * static_cast<int64_t>(sizeof(Wide));
   if (rows_first) most = 1;
   RowBatch<Wide> batch{source, level.in_volume, nullptr, nullptr, 0, streams && gathers, nullptr};
   for (int64_t o = begin; o < end; o += batch.count, target += batch.count * level.out_volume) {
     const int64_t* index = batch.index = level.taps.index.data() + 2 * o;
     batch.weights = level.taps.weight.data() + 2 * o;
-    batch.count = batches ? row_batch_size(rows_first, index, end - o, row_bytes) : 0;
+    batch.count = batches ? row_batch_size<Wide>(rows_first, index, end - o, level.out_volume) : 0;
     batch.target = copied ? memory.result : target;
     if constexpr (kPermutes<Wide>) {
       if (batch.count > 0) {
