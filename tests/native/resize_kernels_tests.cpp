@@ -76,6 +76,10 @@ const std::vector<Call> kCalls = {
     {"row_pairs", true, "linear", {1, 2, 40, 150}, {1, 2, 20, 75}},
     {"row_pairs", true, "linear", {1, 3, 21, 99}, {1, 3, 9, 40}, F32, kLast},
     {"row_pairs", true, "linear", {1, 2, 9, 150}, {1, 2, 20, 301}, F64},
+    // Short rows, in batches.
+    {"row_pairs", true, "linear", {1, 2, 41, 30}, {1, 2, 57, 45}},
+    {"row_pairs", true, "linear", {1, 3, 60, 20}, {1, 3, 51, 16}, F32, kLast},
+    {"row_pairs", true, "linear", {1, 3, 60, 20}, {1, 3, 51, 16}, F64, kLast},
     {"row_pairs", true, "linear", {1, 2, 41, 150}, {1, 2, 20, 71}, F64},
     {"row_pairs", true, "linear", {1, 3, 21, 99}, {1, 3, 9, 40}, F64, kLast},
     {"row_pairs", false, "linear", {1, 19, 9, 14}, {1, 19, 20, 9}, F32, kLast},

@@ -71,9 +71,10 @@ template <int kTaps, class AnyRows>
 void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
   for (int64_t first = begin / L * L; first < end;) {
     const Block& block = *table_.block(first);
-    const bool whole = first >= begin && first + L <= end;
+    const int64_t at = table_.begin_of(first);
+    const bool whole = at >= begin && at + L <= end;
     if constexpr (kPermutes<Wide>) {
-      if (whole && block.strategy <= Strategy::ThreeLoadsPerTap) {
+      if (whole && block.strategy != Strategy::Scalar) {
         first = with_strategy(block, [&](auto strategy) {
           if constexpr (kTaps == 0) {
             return with_cycle<strategy>(
@@ -85,15 +86,15 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
         continue;
       }
     }
-    const int64_t from = std::max(first, begin), to = std::min(first + L, end);
+    const int64_t from = std::max(at, begin), to = std::min(at + L, end);
     for (int64_t row = 0; row < rows.count; ++row) {
       const V sums = block_of<kTaps>(block, rows.sources[row]);
       if (whole) {
-        store(rows.target + row * rows.step + first, sums);
+        store(rows.target + row * rows.step + at, sums);
       } else {
         Wide part[L];
         store(part, sums);
-        std::copy(part + (from - first), part + (to - first), rows.target + row * rows.step + from);
+        std::copy(part + (from - at), part + (to - at), rows.target + row * rows.step + from);
       }
     }
     first += L;
@@ -125,7 +126,7 @@ MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end,
                                                const Copied& rows) const {
   const int64_t step = table_.step(), count = rows.count, row_step = rows.step;
   const auto load_places = [index = table_.all_indices(), step](const Block& block) {
-    return Places<Wide, 1, kStrategy>(index + block.index, step);
+    return Places<Wide, 1, kStrategy>(index + block.index, block.template step<kStrategy>(step));
   };
   const BlockRun<kCycle, Wide, decltype(load_places)> blocks(table_, first, end, load_places);
   const IndexedRows<Wide> sources = rows.sources;
@@ -161,17 +162,11 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
       }
     }
   } else if constexpr (kPermutes<Wide>) {
-    if (block.strategy == Strategy::TwoLoadsAnyOrder) {
-      const V low = load(from), high = load(from + block.second);
-      for (int k = 0; k < kValues; ++k) {
-        x[k] = permute(low, high, load_as<Index<Wide>>(index + k * L));
-      }
-    } else {
-      with_strategy(block, [&](auto strategy) MYOPS_INLINED {
-        const Places<Wide, kValues, strategy> places(index, table_.step());
-        places.pick([&](int64_t at) MYOPS_INLINED { return load(from + at); }, x);
-      });
-    }
+    with_strategy(block, [&](auto strategy) MYOPS_INLINED {
+      const int64_t step = block.template step<strategy>(table_.step());
+      const Places<Wide, kValues, strategy> places(index, step);
+      places.pick([&](int64_t at) MYOPS_INLINED { return load(from + at); }, x);
+    });
   }
   if constexpr (kTaps == 0) return x[0];
   const Wide* weight = table_.weight(block);

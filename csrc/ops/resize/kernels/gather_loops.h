@@ -1,5 +1,4 @@
-// The strategies OneLoad to ThreeLoadsPerTap: loops over whole blocks, as many as follow one
-// another.
+// All strategies but Scalar: loops over whole blocks, as many as follow one another.
 #pragma once
 
 #include <array>
@@ -9,7 +8,7 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// The source vectors and permutations of a block with a strategy from OneLoad to ThreeLoadsPerTap.
+// The source vectors and permutations of a block with such a strategy. `step`: see Block::step().
 template <class Wide, int kTaps, GatherStrategy kStrategy>
 class Places {
  public:
@@ -27,6 +26,9 @@ class Places {
     if constexpr (kStrategy == GatherStrategy::OneLoad) {
       const Vector<Wide> all = value(0);
       for (int k = 0; k < kTaps; ++k) x[k] = permute(all, at_[k]);
+    } else if constexpr (kStrategy == GatherStrategy::TwoLoadsAnyOrder) {
+      const Vector<Wide> low = value(0), high = value(step_);
+      for (int k = 0; k < kTaps; ++k) x[k] = permute(low, high, at_[k]);
     } else {
       for (int k = 0; k < kTaps; ++k) {
         if constexpr (kStrategy == GatherStrategy::LoadPerTap) {
@@ -41,7 +43,9 @@ class Places {
   }
 
  private:
-  static constexpr int kTables = kStrategy == GatherStrategy::OneLoad ? kTaps : 1;
+  static constexpr bool kEach =
+      kStrategy == GatherStrategy::OneLoad || kStrategy == GatherStrategy::TwoLoadsAnyOrder;
+  static constexpr int kTables = kEach ? kTaps : 1;
   Index<Wide> at_[kTables];
   int64_t step_;
 };
@@ -69,7 +73,7 @@ class BlockSum {
   Vector<Wide> weight_[kTaps];
 };
 
-// Calls run(strategy), a constant, for a block with a strategy from OneLoad to ThreeLoadsPerTap.
+// Calls run(strategy), a constant.
 template <class Block, class Run>
 MYOPS_INLINE auto with_strategy(const Block& block, const Run& run) {
   using Strategy = GatherStrategy;
@@ -79,7 +83,9 @@ MYOPS_INLINE auto with_strategy(const Block& block, const Run& run) {
     return run(std::integral_constant<Strategy, Strategy::LoadPerTap>());
   if (block.strategy == Strategy::TwoLoadsPerTap)
     return run(std::integral_constant<Strategy, Strategy::TwoLoadsPerTap>());
-  return run(std::integral_constant<Strategy, Strategy::ThreeLoadsPerTap>());
+  if (block.strategy == Strategy::ThreeLoadsPerTap)
+    return run(std::integral_constant<Strategy, Strategy::ThreeLoadsPerTap>());
+  return run(std::integral_constant<Strategy, Strategy::TwoLoadsAnyOrder>());
 }
 
 // Calls run(cycle), a constant, for a block of copies: see Block.
@@ -112,7 +118,7 @@ class BlockRun {
   MYOPS_INLINE void each(const Make& make) const {
     if constexpr (kCycle == 0) {
       const Block* block = blocks_;
-      for (int64_t at = first_; at < stop_; at += L, ++block) make(load_(*block), block->low, at);
+      for (int64_t at = begin_; at < end_; at += L, ++block) make(load_(*block), block->low, at);
     } else {
       each_cycle(make, std::make_index_sequence<kCycle>());
     }
@@ -127,8 +133,9 @@ class BlockRun {
                         const Load& load, std::index_sequence<k...>)
       : load_(load),
         blocks_(table.block(first)),
-        first_(first),
+        begin_(table.begin_of(first)),
         stop_(table.run_end(*blocks_, first, end)),
+        end_(begin_ + stop_ - first),
         shift_(blocks_->shift),
         behind_{(k == 0 ? 0 : blocks_[k].low - blocks_->low)...},
         tables_{load_(blocks_[k])...} {}
@@ -137,19 +144,19 @@ class BlockRun {
   template <class Make, size_t... k>
   MYOPS_INLINE void each_cycle(const Make& make, std::index_sequence<k...>) const {
     constexpr int64_t kAt[] = {static_cast<int64_t>(k) * L...};
-    int64_t low = blocks_->low, at = first_;
-    for (; at + kAt[kCycle - 1] < stop_; at += kCycle * L, low += shift_) {
+    int64_t low = blocks_->low, at = begin_;
+    for (; at + kAt[kCycle - 1] < end_; at += kCycle * L, low += shift_) {
       (make(tables_[k], low + behind_[k], at + kAt[k]), ...);
     }
     // The blocks of an incomplete last cycle.
-    ((k + 1 < kCycle && at + kAt[k] < stop_ ? make(tables_[k], low + behind_[k], at + kAt[k])
-                                            : void()),
+    ((k + 1 < kCycle && at + kAt[k] < end_ ? make(tables_[k], low + behind_[k], at + kAt[k])
+                                           : void()),
      ...);
   }
 
   const Load& load_;
   const Block* blocks_;
-  int64_t first_, stop_, shift_;
+  int64_t begin_, stop_, end_, shift_;
   std::array<int64_t, kCycle> behind_;
   std::array<Tables, kCycle> tables_;
 };
@@ -162,7 +169,8 @@ MYOPS_INLINE int64_t for_sums(const GatherTable<Wide>& table, int64_t first, int
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
   const auto load_sum = [index, weight, step = table.step()](const Block& block) MYOPS_INLINED {
-    return BlockSum<Wide, kTaps, kStrategy>(index + block.index, weight + block.weight, step);
+    return BlockSum<Wide, kTaps, kStrategy>(index + block.index, weight + block.weight,
+                                            block.template step<kStrategy>(step));
   };
   const BlockRun<0, Wide, decltype(load_sum)> blocks(table, first, end, load_sum);
   blocks.each(make);

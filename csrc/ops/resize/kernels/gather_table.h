@@ -11,7 +11,8 @@
 //   Scalar             anything else, such as sources shorter than a vector: element by element, or
 //                      by the instruction that gathers
 //
-// The order matters: up to ThreeLoadsPerTap a loop makes several blocks (gather_loops.h).
+// The order matters: all but Scalar are made by loops (gather_loops.h), and up to ThreeLoadsPerTap
+// these are fast.
 // All outputs have as many taps: one, two or four. An element is one of the row: output * step +
 // channel, where channels are innermost.
 #pragma once
@@ -65,6 +66,12 @@ class GatherTable {
     Strategy strategy;
     // After so many blocks the tables of a run of copies come again: 1, 2, 3, 9 or 0, never.
     uint8_t cycle;
+
+    // From the vectors of one tap to those of the next, or from the first vector to the second.
+    template <Strategy kStrategy>
+    int64_t step(int64_t of_axis) const {
+      return kStrategy == Strategy::TwoLoadsAnyOrder ? second : of_axis;
+    }
   };
   // Whether a few channels, innermost, are resampled together with the axis next to them.
   static bool within_rows(int64_t channels) { return channels < 8; }
@@ -78,12 +85,12 @@ class GatherTable {
   GatherTable(const TapTable<Wide>& taps, int64_t step) : taps_(taps), step_(step) {
     const int64_t blocks = (elements() + L - 1) / L;
     blocks_.reserve(static_cast<size_t>(blocks));
-    for (int64_t block = 0; block < blocks; ++block) add_block(block * L);
+    for (int64_t block = 0; block < blocks; ++block) add_block(begin_of(block * L));
     find_runs();
   }
 
   int64_t elements() const { return taps_.output * step_; }
-  // Whether loops make most of the blocks.
+  // Whether fast loops make most of the blocks.
   bool is_made_by_loops() const {
     return most_are(
         [](const Block& block) { return block.strategy <= Strategy::ThreeLoadsPerTap; });
@@ -105,11 +112,12 @@ class GatherTable {
   }
   int64_t step() const { return step_; }
   int64_t width() const { return taps_.width; }  // taps of each element, or 0: they differ
-  // The block of the elements [at, at + kLanes), `at` a multiple of kLanes.
-  const Block* block(int64_t at) const { return &blocks_[static_cast<size_t>(at / L)]; }
+  // Where the block `first`, a multiple of kLanes, begins: the last one makes some elements again.
+  int64_t begin_of(int64_t first) const { return std::min(first, elements() - L); }
+  const Block* block(int64_t first) const { return &blocks_[static_cast<size_t>(first / L)]; }
   // Where the run of blocks from `first` on ends, or its last whole block before `end`.
-  static int64_t run_end(const Block& block, int64_t first, int64_t end) {
-    return first + std::min<int64_t>(block.run, (end - first) / L) * L;
+  int64_t run_end(const Block& block, int64_t first, int64_t end) const {
+    return first + std::min<int64_t>(block.run, (end - begin_of(first)) / L) * L;
   }
   const int32_t* index(const Block& block) const { return index_.data() + block.index; }
   const Wide* weight(const Block& block) const { return weight_.data() + block.weight; }
@@ -219,7 +227,6 @@ template <class Wide>
 template <int kTaps>
 auto GatherTable<Wide>::gather_few(int64_t begin) const -> Few {
   Few few;
-  const int64_t last = elements() - 1;
   int64_t output = begin / step_, channel = begin - output * step_;
   for (int64_t i = 0; i < L; ++i) {
     const int64_t* index = taps_.index.data() + output * kTaps;
@@ -228,7 +235,6 @@ auto GatherTable<Wide>::gather_few(int64_t begin) const -> Few {
       few.from[k * L + i] = index[k] * step_ + channel;
       few.weight[k * L + i] = weight[k];
     }
-    if (begin + i >= last) continue;  // past the end of the row: the last element again
     if (++channel == step_) channel = 0, ++output;
   }
   return few;
@@ -273,9 +279,10 @@ void GatherTable<Wide>::find_runs() {
   };
   Repeat repeats[] = {{1}, {2}, {3}, {9}};
   const bool cycles = width() == 1 && kernel_enabled("resize.gather_cycles");
+  const auto whole = static_cast<size_t>(elements() / L);  // blocks; one more is a run of its own
   for (size_t i = blocks_.size(); i-- > 0;) {
     Block& block = blocks_[i];
-    const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].strategy == block.strategy;
+    const bool follows = i + 1 < whole && blocks_[i + 1].strategy == block.strategy;
     const bool goes_on = follows && blocks_[i + 1].cycle == 0 && blocks_[i + 1].run < kMost;
     block.run = goes_on ? blocks_[i + 1].run + 1 : 1;
     if (!cycles) continue;

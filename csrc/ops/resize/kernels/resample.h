@@ -223,8 +223,7 @@ class Resampler {
   const LastAxisTables<Wide>& tables_;
   LastAxis<Wide> last_;
   const bool row_pairs_;
-  int64_t together_ =
-      RowPair<Wide>::kMost;  // rows of the result that are made from the same others
+  int64_t together_ = kMostOfPair;           // rows of the result, by "row_pairs"
   std::vector<std::optional<Slabs>> slabs_;  // of each level that has them
   std::optional<Strips<Wide>> strips_;       // of the last two levels
   std::optional<ScratchArray<Wide>> row_;    // for pairs

@@ -1,21 +1,13 @@
-// Rows of the result that are made from the same two source rows, two taps in both directions, in
-// one pass.
+// Kernel "row_pairs": rows of the result from two source rows each, two taps in both directions, in
+// one pass: short ones in batches (row_batch.h), longer ones one by one, or up to three that are
+// made from the same two rows.
 #pragma once
 
 #include "row_batch.h"
 
 namespace myops::resize::MYOPS_ISA {
 
-template <class Wide>
-struct RowPair {
-  static constexpr int64_t kMost = 3;  // rows of the result
-
-  const Wide* rows[2];
-  const Wide* weights;  // of both rows, for each row of the result
-  int64_t count;        // of rows of the result
-  bool non_temporal;    // see Plan::streams()
-  Wide* target;         // the first row; the others follow
-};
+inline constexpr int64_t kMostOfPair = 3;  // rows that are made together from the same two
 
 // Calls run(std::integral_constant<int, count>()).
 template <class Run>
@@ -25,15 +17,15 @@ MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
   return run(std::integral_constant<int, 3>());
 }
 
-// Makes the whole blocks of one strategy from `first` on; returns their end. With kRowsFirst:
-// sum(weights[0] * rows[0] + weights[1] * rows[1]), for one row; otherwise
-// weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
+// Makes the whole blocks of one strategy from `first` on, of kRows rows that are made from the same
+// two, a and b; returns their end. With kRowsFirst: sum(weights[0] * a + weights[1] * b), for one
+// row; otherwise weights[0] * sum(a) + weights[1] * sum(b).
 template <GatherStrategy kStrategy, bool kRowsFirst, int kRows, class Wide>
-int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const RowPair<Wide>& pair) {
+int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const RowBatch<Wide>& pair) {
   static_assert(!kRowsFirst || kRows == 1);
   using V = Vector<Wide>;
   const int64_t size = table.elements();
-  const Wide *a = pair.rows[0], *b = pair.rows[1];
+  const Wide *a = pair.row(0), *b = pair.row(1);
   Wide* const target = pair.target;
   const bool non_temporal = pair.non_temporal;
   V weight_a[kRows], weight_b[kRows];
@@ -62,47 +54,47 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const RowPair<Wi
       });
 }
 
-// Makes all rows of the result. `scratch_row` holds parts of the row that is combined first.
+// Makes all rows, which are kRows of a pair, or a batch (0). `scratch_row` holds parts of a row
+// that is combined first.
 template <bool kRowsFirst, int kRows, class Wide>
-void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scratch_row) {
-  constexpr int64_t L = kLanes<Wide>;
+void make_rows(const Gather<Wide>& gather, const RowBatch<Wide>& batch, Wide* scratch_row) {
   const GatherTable<Wide>& table = gather.table();
   for (int64_t first = 0; first < table.elements();) {
     const auto& block = *table.block(first);
-    const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
-      if (count == L && block.strategy <= GatherStrategy::ThreeLoadsPerTap) {
+      if (block.strategy != GatherStrategy::Scalar) {
         first = with_strategy(block, [&](auto strategy) {
-          return run_pair<strategy, kRowsFirst, kRows>(table, first, pair);
+          if constexpr (kRows == 0)
+            return run_batch<strategy, kRowsFirst>(table, first, batch);
+          else
+            return run_pair<strategy, kRowsFirst, kRows>(table, first, batch);
         });
         continue;
       }
     }
-    const auto put = [&](int64_t row, const Vector<Wide>& total) {
-      Wide part[L];
-      store(part, total);
-      std::copy(part, part + count, pair.target + row * table.elements() + first);
-    };
-    if constexpr (kRowsFirst) {
-      const Wide* rows[2] = {pair.rows[0] + block.low, pair.rows[1] + block.low};
-      const int64_t size = block.high - block.low;
-      sum_few<2>(rows, pair.weights, size, rows[1] + size, false, scratch_row + block.low);
-      put(0, gather.template block_of<2>(block, scratch_row));
-    } else {
-      const auto a = gather.template block_of<2>(block, pair.rows[0]);
-      const auto b = gather.template block_of<2>(block, pair.rows[1]);
-      for (int k = 0; k < kRows; ++k) {
-        put(k, fma(broadcast(pair.weights[2 * k + 1]), b, broadcast(pair.weights[2 * k]) * a));
+    for (int64_t row = 0; row < batch.count; ++row) {
+      const Wide *a = batch.row(2 * row), *b = batch.row(2 * row + 1);
+      const Wide* weights = batch.weights + 2 * row;
+      Wide* to = batch.target + row * table.elements() + table.begin_of(first);
+      if constexpr (kRowsFirst) {
+        const Wide* rows[2] = {a + block.low, b + block.low};
+        const int64_t size = block.high - block.low;
+        sum_few<2>(rows, weights, size, rows[1] + size, false, scratch_row + block.low);
+        store(to, gather.template block_of<2>(block, scratch_row));
+      } else {
+        store(to, fma(broadcast(weights[1]), gather.template block_of<2>(block, b),
+                      broadcast(weights[0]) * gather.template block_of<2>(block, a)));
       }
     }
-    first += L;
+    first += kLanes<Wide>;
   }
 }
 
 // The same with many channels innermost: `taps` are those of the columns, and neighbours are
 // `channels` elements apart.
 template <bool kRowsFirst, int kRows, class Wide>
-void sum_pair_of_channels(const TapTable<Wide>& taps, int64_t channels, const RowPair<Wide>& pair) {
+void make_rows_of_channels(const TapTable<Wide>& taps, int64_t channels,
+                           const RowBatch<Wide>& pair) {
   constexpr int64_t L = kLanes<Wide>;
   const int64_t size = taps.output * channels;
   Wide weight_a[kRows], weight_b[kRows];
@@ -113,8 +105,8 @@ void sum_pair_of_channels(const TapTable<Wide>& taps, int64_t channels, const Ro
   Wide* target = pair.target;
   for (int64_t o = 0; o < taps.output; ++o, target += channels) {
     const int64_t low = taps.index[2 * o] * channels, high = taps.index[2 * o + 1] * channels;
-    const Wide *a0 = pair.rows[0] + low, *a1 = pair.rows[0] + high;
-    const Wide *b0 = pair.rows[1] + low, *b1 = pair.rows[1] + high;
+    const Wide *a0 = pair.row(0) + low, *a1 = pair.row(0) + high;
+    const Wide *b0 = pair.row(1) + low, *b1 = pair.row(1) + high;
     const Wide w0 = taps.weight[2 * o], w1 = taps.weight[2 * o + 1];
     const auto sums = [&](int64_t i, const auto& value, const auto& scalar, const auto& put) {
       if constexpr (kRowsFirst) {
@@ -152,7 +144,7 @@ struct RowPairScratch {
   Wide* result;  // for rows that are then copied with non-temporal stores
 };
 
-// Makes the rows [begin, end) of the level before the last, up to `most` together (see
+// Makes the rows [begin, end) of the level before the last, up to `most` of a pair together (see
 // Plan::from_row_pairs).
 template <class Wide>
 void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>* gather,
@@ -160,42 +152,37 @@ void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>* gather,
                     int64_t end, const Wide* source, Wide* target) {
   const size_t depth = plan.levels.size() - 2;
   const Level<Wide>&level = plan.levels[depth], &last = plan.levels.back();
-  const int64_t size = level.in_volume, stride = last.in_volume;
-  const bool gathers = gather != nullptr, rows_first = level.first;
-  const bool batches =
-      !rows_first && gathers && !streams && makes_row_batches<Wide>(level.out_volume);
+  const bool gathers = gather != nullptr, rows_first = level.first, copied = streams && !gathers;
+  const bool batches = gathers && !streams && kernel_enabled("resize.row_batch");
   if (rows_first) most = 1;
-  RowPair<Wide> pair;
-  for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
-    const int64_t* index = level.taps.index.data() + 2 * o;
-    const int64_t batch = batches ? row_batch_size(index, end - o) : 0;
-    if constexpr (kPermutes<Wide>)
-      if (batch > 0) {
-        sum_row_batch_in_parts(*gather, {source + index[0] * size, size, index,
-                                         level.taps.weight.data() + 2 * o, batch, target});
-        pair.count = batch;
+  RowBatch<Wide> batch{source, level.in_volume, nullptr, nullptr, 0, streams && gathers, nullptr};
+  for (int64_t o = begin; o < end; o += batch.count, target += batch.count * level.out_volume) {
+    const int64_t* index = batch.index = level.taps.index.data() + 2 * o;
+    batch.weights = level.taps.weight.data() + 2 * o;
+    batch.count = batches ? row_batch_size<Wide>(rows_first, index, end - o, level.out_volume) : 0;
+    batch.target = copied ? memory.result : target;
+    if constexpr (kPermutes<Wide>) {
+      if (batch.count > 0) {
+        rows_first ? make_rows<true, 0>(*gather, batch, memory.row)
+                   : make_rows<false, 0>(*gather, batch, memory.row);
         continue;
       }
-    pair.rows[0] = source + index[0] * size, pair.rows[1] = source + index[1] * size;
-    pair.weights = level.taps.weight.data() + 2 * o;
-    for (pair.count = 1; pair.count < std::min(most, end - o); ++pair.count) {
-      if (!std::equal(index, index + 2, index + 2 * pair.count)) break;
     }
-    pair.non_temporal = streams && gathers;
-    const bool copied = streams && !gathers;
-    pair.target = copied ? memory.result : target;
-    const auto sum = [&](auto first, auto count) {
+    const int64_t left = std::min(most, end - o);
+    do ++batch.count;
+    while (batch.count < left && std::equal(index, index + 2, index + 2 * batch.count));
+    const auto make = [&](auto first, auto count) {
       if constexpr (kPermutes<Wide>) {
-        if (gathers) return sum_pair<first, count>(*gather, pair, memory.row);
+        if (gathers) return make_rows<first, count>(*gather, batch, memory.row);
       }
-      sum_pair_of_channels<first, count>(last.taps, stride, pair);
+      make_rows_of_channels<first, count>(last.taps, last.in_volume, batch);
     };
     if (rows_first) {
-      sum(std::true_type(), std::integral_constant<int, 1>());
+      make(std::true_type(), std::integral_constant<int, 1>());
     } else {
-      with_count(pair.count, [&](auto count) { sum(std::false_type(), count); });
+      with_count(batch.count, [&](auto count) { make(std::false_type(), count); });
     }
-    if (copied) stream_copy(pair.target, pair.count * level.out_volume, target);
+    if (copied) stream_copy(batch.target, batch.count * level.out_volume, target);
   }
 }
 

@@ -191,8 +191,9 @@ class SlabSum {
         return total;
       };
       if (size < L) {
-        const auto total = sum(
-            [&](const From* x) MYOPS_INLINED { return load_within<Wide>(x, size, places.end); });
+        const auto total = sum([&](const From* x) MYOPS_INLINED {
+          return load_within<Wide>(x, size, !kAll && x == zeros ? zeros + kShort : places.end);
+        });
         // A whole vector where the outputs that follow overwrite what is too much.
         if ((end - o) * size >= L) {
           store_narrow<Wide>(target, total);
