@@ -61,12 +61,14 @@ class CellGradient {
     int64_t channel, row, pixel;
   };
 
-  void run_items(const Band& band, A* totals) const;
+  void run_items(const Band& band, const A* weights, A* totals) const;
   BandRows rows_of(const Band& band, int64_t unit) const;
   void add_slots(const std::vector<Slot>& slots, int64_t count, const Band& band,
                  const A* tables) const;
-  void add_weights(const CellItem& item, const A* part, A* totals) const;
-  void write_weights(const CellItem& item, const A* totals) const;
+  template <class Body>
+  void for_each_weight(int64_t group, const Body& body) const;
+  void pack_weights(A* to) const;
+  void write_weights(const A* totals) const;
   void write_rows(const Band& band) const;
 
   CellCall<T> call_;
@@ -89,29 +91,33 @@ void CellGradient<T>::run() const {
   if (call_.X_out) clear(context_, call_.X_out);
   if (call_.W_out) clear(context_, call_.W_out);
   if (plan.units() * plan.unit_items() == 0) return;
-  const Buffer<A> totals(context_, call_.W_out ? GroupWeights::size(conv_) : 0);
-  if (call_.W_out) totals.zero(GroupWeights::size(conv_));
+  const int64_t size = GroupWeights::size(conv_) * conv_.offset_groups;
+  const Buffer<A> weights(context_, call_.X_out || moves ? size : 0);
+  if (call_.X_out || moves) pack_weights(weights.get());
+  const Buffer<A> totals(context_, call_.W_out ? size : 0);
+  if (call_.W_out) totals.zero(size);
   const bool empty = conv_.height * conv_.width == 0;  // has no rows that bands could be made of
   if (std::is_same_v<T, A> || !call_.X_out || empty) {
-    return run_items({{0, plan.units()}, {0, conv_.height}, nullptr}, totals.get());
-  }
-  const int64_t together = plan.units_together(), rows = plan.rows_together();
-  const Buffer<A> sums(context_, together * plan.channels() * rows * conv_.width);
-  for (int64_t unit = 0; unit < plan.units(); unit += together) {
-    for (int64_t y = 0; y < conv_.height; y += rows) {
-      const Band band{{unit, std::min(unit + together, plan.units())},
-                      {y, std::min(y + rows, conv_.height)},
-                      sums.get()};
-      sums.zero(band.units.count() * plan.channels() * band.rows.count() * conv_.width);
-      run_items(band, totals.get());
-      write_rows(band);
+    run_items({{0, plan.units()}, {0, conv_.height}, nullptr}, weights.get(), totals.get());
+  } else {
+    const int64_t rows = plan.rows_together(), together = plan.units_from(0).count();
+    const Buffer<A> sums(context_, together * plan.channels() * rows * conv_.width);
+    for (Range units = plan.units_from(0); units.first < units.last;
+         units = plan.units_from(units.last)) {
+      for (int64_t y = 0; y < conv_.height; y += rows) {
+        const Band band{units, {y, std::min(y + rows, conv_.height)}, sums.get()};
+        sums.zero(units.count() * plan.channels() * band.rows.count() * conv_.width);
+        run_items(band, weights.get(), totals.get());
+        write_rows(band);
+      }
     }
   }
+  if (call_.W_out) write_weights(totals.get());
 }
 
-// `totals`: the gradient of W of an offset group.
+// `weights`, `totals`: W and its gradient, of all offset groups.
 template <class T>
-void CellGradient<T>::run_items(const Band& band, A* totals) const {
+void CellGradient<T>::run_items(const Band& band, const A* weights, A* totals) const {
   const CellPlan<T>& plan = call_.plan;
   const bool first = band.rows.first == 0, has_X = static_cast<bool>(call_.X_out);
   const int64_t part = GroupWeights::outputs(conv_) * plan.channels() * plan.taps();
@@ -121,7 +127,7 @@ void CellGradient<T>::run_items(const Band& band, A* totals) const {
   const Buffer<A> line(context_, has_X ? line_size<A>(plan.table_cells(), plan.channels()) : 0);
   std::vector<Slot> slots(static_cast<size_t>(plan.slots()));
   Pool<ItemGradient<T>> pool;
-  const auto make = [&] { return ItemGradient<T>(call_); };
+  const auto make = [&] { return ItemGradient<T>(call_, weights); };
   const auto table_of = [&](int64_t slot) {
     return has_X ? tables.get() + slot * plan.table() : nullptr;
   };
@@ -129,12 +135,12 @@ void CellGradient<T>::run_items(const Band& band, A* totals) const {
   const auto touches = [&](const Box& box) {
     return has_X && box.pixels() > 0 && box.top < band.rows.last && box.bottom > band.rows.first;
   };
-  const int64_t end = band.units.last * plan.unit_items();
-  for (int64_t begin = band.units.first * plan.unit_items(); begin < end; begin += plan.slots()) {
+  const int64_t end = band.units.count() * plan.unit_items();
+  for (int64_t begin = 0; begin < end; begin += plan.slots()) {
     const int64_t count = std::min(plan.slots(), end - begin);
     context_.parallel_for(count, 1, [&](int64_t index, int64_t) {
       Slot& slot = slots[static_cast<size_t>(index)];
-      slot.item = plan.item(begin + index);
+      slot.item = plan.item(band.units, begin + index);
       slot.filled = slot.deferred = false;
       std::unique_ptr<ItemGradient<T>> work = pool.take(make);
       const Box box = work->place(slot.item);
@@ -162,7 +168,11 @@ void CellGradient<T>::run_items(const Band& band, A* totals) const {
         });
         pool.give_back(std::move(work));
       }
-      if (weighs) add_weights(slot.item, part_of(index), totals);
+      if (!weighs) continue;
+      const CellItem& item = slot.item;
+      const int64_t count = plan.channels() * conv_.group_outputs() * item.taps.count();
+      add_to(part_of(index), 1, count,
+             totals + GroupWeights::begin(conv_, item.offset_group, item.taps));
     }
   }
 }
@@ -172,9 +182,9 @@ typename CellGradient<T>::BandRows CellGradient<T>::rows_of(const Band& band, in
   const int64_t channels = call_.plan.channels();
   if constexpr (std::is_same_v<T, A>) {
     const StridedView<T>& X = call_.X_out;
-    const int64_t first = unit / conv_.batch * channels;
-    return {X ? X.at(unit % conv_.batch, first, band.rows.first, 0) : nullptr, X.step[1], X.step[2],
-            X.step[3]};
+    const int64_t first = unit % conv_.offset_groups * channels;
+    return {X ? X.at(unit / conv_.offset_groups, first, band.rows.first, 0) : nullptr, X.step[1],
+            X.step[2], X.step[3]};
   } else {
     const int64_t plane = band.rows.count() * conv_.width;
     return {band.data + (unit - band.units.first) * channels * plane, plane, conv_.width, 1};
@@ -210,36 +220,53 @@ void CellGradient<T>::add_slots(const std::vector<Slot>& slots, int64_t count, c
   });
 }
 
+// Calls body(o, c, taps, place) for each output, channel of a weight group and block of taps of an
+// offset group: their weights follow one another from `place` on.
 template <class T>
-void CellGradient<T>::add_weights(const CellItem& item, const A* part, A* totals) const {
-  const int64_t pairs = call_.plan.channels() * conv_.group_outputs();
-  add_to(part, 1, pairs * item.taps.count(), totals + pairs * item.taps.first);
-  const bool last = item.image + 1 == conv_.batch && item.taps.last == conv_.taps &&
-                    item.tile + 1 == call_.plan.tiling().count();
-  if (!last) return;
-  write_weights(item, totals);
-  std::fill_n(totals, pairs * conv_.taps, A{});
+template <class Body>
+void CellGradient<T>::for_each_weight(int64_t group, const Body& body) const {
+  const int64_t channels = call_.plan.channels();
+  for (int64_t first = 0; first < conv_.taps; first += call_.plan.taps()) {
+    const Range taps{first, std::min(first + call_.plan.taps(), conv_.taps)};
+    int64_t place = GroupWeights::begin(conv_, group, taps);
+    GroupWeights::for_each(conv_, {group * channels, (group + 1) * channels},
+                           [&](const GroupPart& part) {
+                             for (int64_t o = part.outputs.first; o < part.outputs.last; ++o) {
+                               for (int64_t c = part.channels.first; c < part.channels.last; ++c) {
+                                 body(o, c % conv_.group_channels(), taps, place);
+                                 place += taps.count();
+                               }
+                             }
+                           });
+  }
 }
 
 template <class T>
-void CellGradient<T>::write_weights(const CellItem& item, const A* totals) const {
-  const StridedView<T>& W = call_.W_out;
-  const int64_t pairs = call_.plan.channels() * conv_.group_outputs(), width = conv_.kernel_width;
-  for (int64_t first = 0; first < conv_.taps; first += call_.plan.taps()) {
-    const int64_t count = std::min(call_.plan.taps(), conv_.taps - first);
-    GroupWeights::for_each(conv_, item.channels, [&](const GroupPart& part) {
-      const A* from = totals + pairs * first + part.begin * count;
-      for (int64_t o = part.outputs.first; o < part.outputs.last; ++o) {
-        for (int64_t c = part.channels.first; c < part.channels.last; ++c, from += count) {
-          T* const to = W.at(o, c % conv_.group_channels(), 0, 0);
-          for (int64_t k = 0; k < count; ++k) {
-            const int64_t tap = first + k;
-            to[tap / width * W.step[2] + tap % width * W.step[3]] = static_cast<T>(from[k]);
-          }
-        }
+void CellGradient<T>::pack_weights(A* to) const {
+  const StridedView<const T>& W = call_.W;
+  context_.parallel_for(conv_.offset_groups, 1, [&](int64_t group, int64_t) {
+    for_each_weight(group, [&](int64_t o, int64_t c, const Range& taps, int64_t place) {
+      const T* const from = W.at(o, c, 0, 0);
+      for (int64_t k = taps.first; k < taps.last; ++k, ++place) {
+        to[place] = static_cast<A>(
+            from[k / conv_.kernel_width * W.step[2] + k % conv_.kernel_width * W.step[3]]);
       }
     });
-  }
+  });
+}
+
+template <class T>
+void CellGradient<T>::write_weights(const A* totals) const {
+  const StridedView<T>& W = call_.W_out;
+  context_.parallel_for(conv_.offset_groups, 1, [&](int64_t group, int64_t) {
+    for_each_weight(group, [&](int64_t o, int64_t c, const Range& taps, int64_t place) {
+      T* const to = W.at(o, c, 0, 0);
+      for (int64_t k = taps.first; k < taps.last; ++k, ++place) {
+        to[k / conv_.kernel_width * W.step[2] + k % conv_.kernel_width * W.step[3]] =
+            static_cast<T>(totals[place]);
+      }
+    });
+  });
 }
 
 // Rounds the sums of a band.
@@ -248,9 +275,9 @@ void CellGradient<T>::write_rows(const Band& band) const {
   const StridedView<T>& X = call_.X_out;
   const int64_t channels = call_.plan.channels(), plane = band.rows.count() * conv_.width;
   context_.parallel_for(band.units.count(), 1, [&](int64_t index, int64_t) {
-    const int64_t unit = band.units.first + index, first = unit / conv_.batch * channels;
+    const int64_t unit = band.units.first + index, first = unit % conv_.offset_groups * channels;
     const A* from = band.data + index * channels * plane;
-    T* const to = X.at(unit % conv_.batch, first, band.rows.first, 0);
+    T* const to = X.at(unit / conv_.offset_groups, first, band.rows.first, 0);
     if (X.channels_last()) {
       transpose_copy(from, plane, to, X.step[3], channels, plane);
       return;

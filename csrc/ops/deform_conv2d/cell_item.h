@@ -32,14 +32,16 @@ class ItemGradient {
  public:
   using A = Accumulate<T>;
 
-  explicit ItemGradient(const CellCall<T>& call)
+  // `weights`: those of all offset groups (GroupWeights::begin), read if the gradient of X or of
+  // positions is needed.
+  ItemGradient(const CellCall<T>& call, const A* weights)
       : call_(call),
         conv_(call.conv),
+        weights_(weights),
         row_(round_up(call.plan.tiling().pixels(), kLanes<A>) + kLanes<A>),
         at_(call.context, conv_, call.inputs.positions, call.plan.taps(),
             call.plan.tiling().pixels(), true),
         gradient_(call.context, GroupWeights::outputs(conv_) * row_),
-        weights_(call.context, GroupWeights::size(conv_)),
         rows_(call.context, call.plan.channels() * call.plan.taps() * row_),
         moved_(call.context, call.moves() ? 3 * call.plan.taps() * call.plan.tiling().pixels() : 0),
         window_(call.context, call.samples()
@@ -85,12 +87,12 @@ class ItemGradient {
     pixels_ = tile_.pixels();
     if (sums || weights) read_gradient();
     if (!sums) return;
-    pack_weights();
+    const A* const packed = weights_ + GroupWeights::begin(conv_, item_.offset_group, item_.taps);
     GroupWeights::for_each(conv_, item_.channels, [&](const GroupPart& part) {
       const int64_t taps = item_.taps.count(), rows = part.row(taps);
       weighted_sums<Result::Overwrite, A>(rows, part.outputs.count(),
-                                          {weights_.get() + part.begin * taps, rows},
-                                          gradient_of(part), {rows_of(part), row_}, pixels_);
+                                          {packed + part.begin * taps, rows}, gradient_of(part),
+                                          {rows_of(part), row_}, pixels_);
     });
   }
   // Reads the gradient of Y in place if it is read about once, otherwise copies it.
@@ -108,23 +110,6 @@ class ItemGradient {
     read_by_output(G, tile_, {0, pixels_}, outputs_, gradient_.get(), row_);
     held_ = tile_;
     held_outputs_ = outputs_;
-  }
-  void pack_weights() {
-    if (packed_.first == item_.offset_group && packed_.last == item_.taps.first) return;
-    packed_ = {item_.offset_group, item_.taps.first};
-    A* to = weights_.get();
-    const StridedView<const T>& W = call_.W;
-    GroupWeights::for_each(conv_, item_.channels, [&](const GroupPart& part) {
-      for (int64_t o = part.outputs.first; o < part.outputs.last; ++o) {
-        for (int64_t c = part.channels.first; c < part.channels.last; ++c) {
-          const T* from = W.at(o, c % conv_.group_channels(), 0, 0);
-          for (int64_t k = item_.taps.first; k < item_.taps.last; ++k) {
-            *to++ = static_cast<A>(
-                from[k / conv_.kernel_width * W.step[2] + k % conv_.kernel_width * W.step[3]]);
-          }
-        }
-      }
-    });
   }
   // The rows of a part: gradients of Y; T or samples.
   Rows<const A> gradient_of(const GroupPart& part) const {
@@ -172,6 +157,7 @@ class ItemGradient {
 
   const CellCall<T>& call_;
   const ConvShape& conv_;
+  const A* weights_;
   int64_t row_;  // of planes of a tile
   CellItem item_{};
   Tile tile_{};
@@ -179,10 +165,9 @@ class ItemGradient {
   int64_t pixels_ = 0;
   Taps<T> at_;
   Rows<const A> from_{nullptr, 0};  // the gradient of Y
-  Buffer<A> gradient_, weights_, rows_, moved_, window_, table_;
+  Buffer<A> gradient_, rows_, moved_, window_, table_;
   Tile held_{-1, 0, 0, 0, 0};  // of the gradient of Y
   Range held_outputs_{0, 0};
-  Range packed_{-1, -1};  // offset group and first tap of the weights
 };
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -42,6 +42,10 @@ struct GroupWeights {
   static int64_t size(const ConvShape& conv) {
     return conv.channels_per_offset() * conv.group_outputs() * conv.taps;
   }
+  // Where those of a block of taps begin, among those of all offset groups.
+  static int64_t begin(const ConvShape& conv, int64_t offset_group, const Range& taps) {
+    return (offset_group * conv.taps + taps.first) * (size(conv) / conv.taps);
+  }
 };
 
 // The cells of a tile if offsets are not large.
@@ -99,18 +103,27 @@ class CellPlan {
   int64_t table_cells() const { return cells_; }
   int64_t table() const { return channels_ * table_size<A>(cells_); }  // elements
 
-  int64_t units() const { return conv_.batch * conv_.offset_groups; }
+  int64_t units() const { return conv_.batch * conv_.offset_groups; }  // ordered by image
   int64_t unit_items() const { return panels(conv_.taps, taps_) * tiling_.count(); }
-  // Units are ordered by offset group, so that a group's gradient of W is complete before the next.
-  CellItem item(int64_t index) const {
-    const int64_t unit = index / unit_items(), rest = index % unit_items();
-    const int64_t group = unit / conv_.batch, k = rest / tiling_.count() * taps_;
+  // An item of some units. Where offset groups have the same, many outputs, their items of a tile
+  // follow one another: then its gradient of Y, which all of them read, is still in a cache.
+  CellItem item(const Range& units, int64_t index) const {
+    const int64_t groups = conv_.offset_groups, side = side_by_side(units.count());
+    const int64_t unit = units.first + index / (side * unit_items()) * side + index % side;
+    const int64_t rest = index / side % unit_items(), k = rest / tiling_.count() * taps_;
+    const int64_t group = unit % groups;
     return {unit,
-            unit % conv_.batch,
+            unit / groups,
             group,
             rest % tiling_.count(),
             {k, std::min(k + taps_, conv_.taps)},
             {group * channels_, (group + 1) * channels_}};
+  }
+  // The units from `first` on whose gradients of X are summed at a time in 16-bit types.
+  Range units_from(int64_t first) const {
+    int64_t most = units_together();
+    if (most > conv_.offset_groups) most -= most % conv_.offset_groups;  // whole images
+    return {first, std::min(first + most, units())};
   }
 
   // The sums of 16-bit gradients of X: so many units, and so many rows of each, fit the buffer.
@@ -129,13 +142,20 @@ class CellPlan {
   static constexpr int64_t kCellChannels = 4;
   static constexpr int64_t kFewWeights = 1024;     // of a channel
   static constexpr int64_t kMostWeights = 131072;  // of an offset group
-  static constexpr int64_t kMostOutputs = 1024;
+  static constexpr int64_t kMostOutputs = 1024, kManyOutputs = 32;
   static constexpr int64_t kTable = 393216 / sizeof(A);      // elements of a table
   static constexpr int64_t kRows = 131072 / sizeof(A);       // of T
   static constexpr int64_t kGradients = 262144 / sizeof(A);  // of Y, of a tile
   static constexpr int64_t kImage = 1048576 / sizeof(A);     // sums of 16-bit types
   static constexpr int64_t kSlotBytes = std::is_same_v<T, A> ? 1572864 : 786432;
   static constexpr int64_t kLeastPixels = 256, kFewUnits = 4, kTilesOfAUnit = 4;
+
+  // Units whose items of a tile follow one another.
+  int64_t side_by_side(int64_t units) const {
+    const int64_t sharing = std::min(conv_.group_channels() / channels_, units);
+    const bool many = conv_.group_outputs() >= kManyOutputs;
+    return many && sharing > 0 && units % sharing == 0 ? sharing : 1;
+  }
 
   // Vectors of channels are used badly by few channels, and by those of several weight groups,
   // which products take apart. In float64 vectors are half as long, and tables twice as large.
