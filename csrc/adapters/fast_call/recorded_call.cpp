@@ -206,7 +206,9 @@ RecordedCall record_call(const Binding& binding, PyObject* input_tuple, PyObject
   for (size_t k = 0; k < gradient.inputs.size(); ++k) {
     const int ours = gradient.inputs[k];
     if ((tensors & bit(ours)) == 0) continue;
-    if (below.inputs[k + 1].access_mode == Access::ShapeOnly) {
+    const Input& read = below.inputs[k + 1];
+    // Python makes a tensor of this shape, with the dtype of `grad`.
+    if (read.access_mode == Access::ShapeOnly && read.type == below.inputs[0].type) {
       others[static_cast<size_t>(ours)] = shape_of(inputs.tensors[static_cast<size_t>(ours)]);
     } else {
       saved |= bit(ours);
