@@ -54,7 +54,7 @@ def test_family(check):
 def test_autograd_calls_the_kernel_of_the_gradient_without_python():
     x, boxes = X.clone().requires_grad_(), BOXES.clone().requires_grad_()  # boxes have none
     y = roi_align(x, boxes, height=2, width=3)
-    assert "Function" not in type(y.grad_fn).__name__
+    assert "RoiAlignFunction" not in str(y.grad_fn)
     grad = torch.randn(y.shape)
     for by_kernel, by_python in zip(
         torch.autograd.grad(y, (x, boxes), grad, allow_unused=True, retain_graph=True),
