@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+from dispatched import DispatchedNames
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import myops
 from myops import _libraries, _numpy_call, _shape_rule
@@ -68,18 +68,9 @@ def direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> l
 
 
 def through_the_dispatcher(name: str, x: torch.Tensor) -> torch.Tensor:
-    class Watch(TorchDispatchMode):
-        names: tuple[str, ...] = ()
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            self.names = (*self.names, func._schema.name)
-            return func(*args, **(kwargs or {}))
-
-    with Watch() as watch:
+    with DispatchedNames() as dispatched:
         result = CALLS[name](x)
-    assert f"myops::{OPS[name]}" in watch.names
+    assert f"myops::{OPS[name]}" in dispatched.names
     return result
 
 

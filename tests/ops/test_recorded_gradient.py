@@ -7,12 +7,11 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
+from dispatched import DispatchedNames
 from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import myops
 from myops import _libraries
@@ -118,21 +117,12 @@ def test_lists_changed_after_the_call_have_no_effect() -> None:
 
 
 def test_an_observed_backward_pass_uses_the_dispatcher() -> None:
-    class Watch(TorchDispatchMode):
-        names: tuple[str, ...] = ()
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            self.names = (*self.names, func._schema.name)
-            return func(*args, **(kwargs or {}))
-
     x = image()
     expected = torch.autograd.grad(CALLS["sizes"](x).sum(), x)[0]
     result = CALLS["sizes"](x)
-    with Watch() as watch:
+    with DispatchedNames() as dispatched:
         found = torch.autograd.grad(result.sum(), x)[0]
-    assert "myops::resize_backward" in watch.names
+    assert "myops::resize_backward" in dispatched.names
     assert torch.equal(found, expected)
     result = CALLS["sizes"](x)
     with profile(activities=[ProfilerActivity.CPU]) as profiler:

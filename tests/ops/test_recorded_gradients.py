@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from dispatched import DispatchedNames
 from torch.utils.checkpoint import checkpoint
 
 import myops
@@ -158,22 +158,13 @@ def test_hooks_of_saved_tensors_and_checkpoints() -> None:
 
 
 def test_an_observed_backward_pass_uses_the_dispatcher() -> None:
-    class Watch(TorchDispatchMode):
-        names: tuple[str, ...] = ()
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            self.names = (*self.names, func._schema.name)
-            return func(*args, **(kwargs or {}))
-
     given = tensors()
     result = call(given)
     grad = torch.randn(result.shape)
     expected = derivatives(given, list(NAMES), grad)
-    with Watch() as watch:
+    with DispatchedNames() as dispatched:
         found = torch.autograd.grad(result, [given[name] for name in NAMES], grad)
-    assert "myops::deform_conv2d_backward" in watch.names
+    assert "myops::deform_conv2d_backward" in dispatched.names
     assert all(map(torch.equal, found, expected))
 
 
