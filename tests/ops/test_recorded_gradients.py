@@ -6,6 +6,8 @@ import gc
 import itertools
 import threading
 import weakref
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -44,6 +46,13 @@ def is_recorded(result: torch.Tensor) -> bool:
     return "DeformConv2dFunction" not in str(result.grad_fn)
 
 
+def use_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All calls work as without the module built for this torch."""
+    library = _libraries.OURS._file("torch", ImportError)
+    for op in (module._deform_conv2d, module._backward_op):
+        monkeypatch.setattr(op, "fast_call", fast_call.caller(op.info, library, None))
+
+
 def derivatives(
     given: dict[str, torch.Tensor], wanted: list[str], grad: torch.Tensor, **keywords: Any
 ) -> tuple[torch.Tensor, ...]:
@@ -64,9 +73,7 @@ def test_gradients_equal_those_through_python(
     dense = torch.randn(result.shape).to(dtype).contiguous(memory_format=layout)
     grads = [dense, torch.ones(()).to(dtype).expand(result.shape)]
     found = [derivatives(given, list(given), grad) for grad in grads]
-    library = _libraries.OURS._file("torch", ImportError)
-    for op in (module._deform_conv2d, module._backward_op):
-        monkeypatch.setattr(op, "fast_call", fast_call.caller(op.info, library, None))
+    use_python(monkeypatch)
     other = call(given)
     assert not is_recorded(other)
     assert torch.equal(result, other)
@@ -75,6 +82,68 @@ def test_gradients_equal_those_through_python(
             assert torch.equal(mine, expected)
             assert mine.stride() == expected.stride()
             assert mine.dtype == dtype
+
+
+def laid_out(random: Random, tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in memory of another order, or with gaps."""
+    ways: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda x: x,
+        lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
+        lambda x: torch.cat([x, x], 0)[: x.shape[0]],
+    ]
+    if tensor.dim() == 4:
+        ways.append(lambda x: x.transpose(-1, -2).contiguous().transpose(-1, -2))
+        ways.append(lambda x: x.contiguous(memory_format=torch.channels_last))
+    return random.choice(ways)(tensor)
+
+
+def drawn(random: Random) -> tuple[dict[str, Any], torch.Tensor, list[str]]:
+    """The arguments of a random call, a gradient of its result, and what it is asked for."""
+    dtype = random.choice([torch.float16, torch.bfloat16, torch.float32, torch.float64])
+    batch, groups, moved = random.choice([0, 1, 3]), random.randint(1, 3), random.randint(1, 2)
+    channels, outputs = groups * moved * random.randint(1, 3), groups * random.choice([1, 2, 40])
+    kernel = (random.randint(1, 3), random.randint(1, 3))
+    stride, padding = random.randint(1, 2), random.randint(0, 2)
+    size = [random.randint(3, 9) for _ in kernel]
+    out = [(n + 2 * padding - k) // stride + 1 for n, k in zip(size, kernel, strict=True)]
+    taps = kernel[0] * kernel[1]
+    shapes = {
+        "input": (batch, channels, *size), "offset": (batch, 2 * moved * taps, *out),
+        "weight": (outputs, channels // groups, *kernel),
+    }  # fmt: skip
+    if random.random() < 0.6:
+        shapes["bias"] = (outputs,)
+    if random.random() < 0.6:
+        shapes["mask"] = (batch, moved * taps, *out)
+    given: dict[str, Any] = {
+        name: laid_out(random, torch.randn(shape).to(dtype)) for name, shape in shapes.items()
+    }
+    required = random.sample(list(shapes), random.randint(1, len(shapes)))
+    for name in required:
+        given[name].requires_grad_()
+    grad = random.choice([torch.randn(batch, 1, *out), torch.randn(batch, outputs, *out)])
+    grad = laid_out(random, grad.to(dtype)).expand(batch, outputs, *out)
+    wanted = random.sample(required, random.randint(1, len(required)))
+    return {**given, "stride": stride, "padding": padding}, grad, wanted
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_calls_equal_those_through_python(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    given, grad, wanted = drawn(Random(seed))
+
+    def run() -> list[torch.Tensor]:
+        result = myops.deform_conv2d(**given)
+        return [result, *torch.autograd.grad(result, [given[name] for name in wanted], grad)]
+
+    assert is_recorded(myops.deform_conv2d(**given))
+    found = run()
+    use_python(monkeypatch)
+    for ours, expected in zip(found, run(), strict=True):
+        assert ours.stride() == expected.stride()
+        torch.testing.assert_close(ours, expected, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("count", range(1, 6))

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "../../core/shape_cache.h"
 #include "plain_arguments.h"
@@ -115,6 +116,38 @@ struct Binding {
     const py::object capsule = take(PyCapsule_New(tensor, nullptr, nullptr));
     return take(PyObject_CallOneArg(wrap.ptr(), capsule.ptr()));
   }
+};
+
+// The new tensors of one call, by output: null where an output was left out or taken.
+class NewTensors {
+ public:
+  explicit NewTensors(const Binding& binding) : binding_(binding) {}
+  NewTensors(const NewTensors&) = delete;
+  NewTensors& operator=(const NewTensors&) = delete;
+  ~NewTensors() {
+    for (void* tensor : tensors_) {
+      if (tensor != nullptr) binding_.services.delete_tensor(tensor);
+    }
+  }
+
+  // The memory of a new tensor; none if torch cannot allocate it.
+  std::optional<Tensor> make(size_t output, DType dtype, const Shape& shape, const Shape& strides) {
+    void* data = nullptr;
+    void* tensor = binding_.new_tensor(dtype, shape, strides, &data);
+    if (tensor == nullptr) return {};
+    if (output >= tensors_.size()) tensors_.resize(output + 1, nullptr);
+    tensors_[output] = tensor;
+    return Tensor(data, dtype, shape, strides);
+  }
+  void* at(size_t output) const { return output < tensors_.size() ? tensors_[output] : nullptr; }
+  // The caller owns the tensor from now on.
+  void* take(size_t output) {
+    return output < tensors_.size() ? std::exchange(tensors_[output], nullptr) : nullptr;
+  }
+
+ private:
+  const Binding& binding_;
+  SmallVector<void*, 6> tensors_;
 };
 
 }  // namespace myops::fast_call

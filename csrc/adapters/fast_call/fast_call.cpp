@@ -45,16 +45,9 @@ class FastCallRuntime final : public Runtime {
  public:
   // `out`: the caller's tensor for the result, or null; `out_object`: the same as a Python object.
   FastCallRuntime(const Binding& binding, const Tensors& inputs, Tensor* out, PyObject* out_object)
-      : binding_(binding), inputs_(inputs), out_(out), out_object_(out_object) {
+      : binding_(binding), inputs_(inputs), out_(out), out_object_(out_object), made_(binding) {
     for (const Tensor& input : inputs) bytes_ += byte_count(input.shape, input.dtype);
   }
-  ~FastCallRuntime() override {
-    // After a failure the GIL may still be released: these are not Python objects yet.
-    for (void* tensor : new_tensors_) {
-      if (tensor != nullptr) binding_.services.delete_tensor(tensor);
-    }
-  }
-
   // The last step that needs Python. (A kernel that decides lengths of its outputs calls this while
   // it runs.)
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
@@ -67,12 +60,9 @@ class FastCallRuntime final : public Runtime {
     bytes_ += byte_count(shape, dtype);
     if (out_ != nullptr) return accept(dtype, shape, strides);
     release_gil();
-    void* data = nullptr;
-    void* tensor = binding_.new_tensor(dtype, shape, strides, &data);
-    require_plain(tensor != nullptr);
-    if (output >= new_tensors_.size()) new_tensors_.resize(output + 1, nullptr);
-    new_tensors_[output] = tensor;
-    return Tensor(data, dtype, shape, strides);
+    std::optional<Tensor> tensor = made_.make(output, dtype, shape, strides);
+    require_plain(tensor.has_value());
+    return *std::move(tensor);
   }
 
   // Called for kernels that decide lengths of their outputs: how long they take is not known, so
@@ -92,15 +82,15 @@ class FastCallRuntime final : public Runtime {
 
   // Tells autograd that the first result is that of `call`.
   void record(PyObject* inputs, const RecordedCall& call) const {
-    if (!binding_.reader.internals->record(inputs, new_tensors_[0], call)) {
+    if (!binding_.reader.internals->record(inputs, made_.at(0), call)) {
       throw py::error_already_set();
     }
   }
 
   // None: left out.
   py::object output(size_t index) const {
-    const bool made = index < new_tensors_.size() && new_tensors_[index] != nullptr;
-    return made ? binding_.python_tensor(new_tensors_[index]) : py::none();
+    void* const tensor = made_.at(index);
+    return tensor != nullptr ? binding_.python_tensor(tensor) : py::none();
   }
 
  private:
@@ -123,7 +113,7 @@ class FastCallRuntime final : public Runtime {
   const Tensors& inputs_;
   Tensor* out_;
   PyObject* out_object_;
-  SmallVector<void*, 6> new_tensors_;
+  NewTensors made_;  // after a failure the GIL may still be released: no Python objects yet
   size_t bytes_ = 0;
   std::optional<numpy::ReleasedGil> released_gil_;
 };

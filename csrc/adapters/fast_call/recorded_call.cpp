@@ -22,38 +22,27 @@ struct Call {
 // Makes new tensors, without Python.
 class NewTensorsRuntime final : public Runtime {
  public:
-  explicit NewTensorsRuntime(const Binding& binding) : binding_(binding) {}
-  ~NewTensorsRuntime() override {
-    for (void* tensor : tensors_) {
-      if (tensor != nullptr) binding_.services.delete_tensor(tensor);
-    }
-  }
+  explicit NewTensorsRuntime(const Binding& binding) : binding_(binding), made_(binding) {}
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
     return allocate_strided(output, dtype, shape, strides_for(shape, layout));
   }
   Tensor allocate_strided(size_t output, DType dtype, const Shape& shape,
                           const Shape& strides) override {
-    void* data = nullptr;
-    void* tensor = binding_.new_tensor(dtype, shape, strides, &data);
-    if (tensor == nullptr) throw std::bad_alloc();
-    if (output >= tensors_.size()) tensors_.resize(output + 1, nullptr);
-    tensors_[output] = tensor;
-    return Tensor(data, dtype, shape, strides);
+    std::optional<Tensor> tensor = made_.make(output, dtype, shape, strides);
+    if (!tensor) throw std::bad_alloc();
+    return *std::move(tensor);
   }
   void run(int64_t count, Task task, void* argument) override {
     binding_.services.run_tasks(count, task, argument);
   }
   const char* name() const override { return "torch fast call"; }
 
-  // Null for an output that was left out.
-  void* take(size_t output) {
-    return output < tensors_.size() ? std::exchange(tensors_[output], nullptr) : nullptr;
-  }
+  void* take(size_t output) { return made_.take(output); }
 
  private:
   const Binding& binding_;
-  SmallVector<void*, 6> tensors_;
+  NewTensors made_;
 };
 
 // The attributes of the op that computes the gradients, for one backward pass.
