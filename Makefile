@@ -151,7 +151,8 @@ endif
 # Without MAKEFLAGS: Ninja cannot use the job server of a make that does not pass it on, and CTest 4.4
 # may abort when it connects to one.
 CMAKE = env -u MAKEFLAGS $(BIN)/cmake
-CONFIGURE = $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
+CONFIGURE = $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+  $(if $(MYOPS_CI),-DCMAKE_COMPILE_WARNING_AS_ERROR=ON)
 CTEST = env -u MAKEFLAGS $(BIN)/ctest --parallel 2 --output-on-failure --test-dir
 
 # The objects from which the libraries were linked, so that only the tests have to be compiled.

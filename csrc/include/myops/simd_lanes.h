@@ -72,14 +72,17 @@ MYOPS_INLINE V permute(const V& x, const V& y, const V& z, I index) {
 }
 #endif
 
-// Copies fewer than 16 elements in at most four steps. (A loop takes a step for each.)
-template <class T>
+// Copies fewer than kMost <= 16 elements in at most four steps. (A loop takes a step for each.)
+template <int64_t kMost, class T>
 MYOPS_INLINE void copy_few(const T* from, int64_t count, T* to) {
+  static_assert(kMost <= 16);
   const auto copy = [&](auto some) MYOPS_INLINED {
-    if ((count & some()) == 0) return;
-    std::memcpy(to, from, some() * sizeof(T));
-    from += some();
-    to += some();
+    if constexpr (some() < kMost) {
+      if ((count & some()) == 0) return;
+      std::memcpy(to, from, some() * sizeof(T));
+      from += some();
+      to += some();
+    }
   };
   copy(std::integral_constant<int64_t, 8>());
   copy(std::integral_constant<int64_t, 4>());
@@ -106,10 +109,10 @@ MYOPS_INLINE Vector<A> load_part(const T* from, int64_t count) {
   }
   if constexpr (sizeof(T) == 4) return (Vector<A>)_mm256_maskload_ps(from, (__m256i)mask);
   T part[kLanes<A>] = {};
-  copy_few(from, count, part);
+  copy_few<kLanes<A>>(from, count, part);
 #else
   T part[kLanes<A>] = {};
-  copy_few(from, count, part);
+  copy_few<kLanes<A>>(from, count, part);
 #endif
   return load_wide<A>(part);
 }
@@ -124,7 +127,7 @@ MYOPS_INLINE void store_part(T* to, const Vector<A>& vector, int64_t count) {
   if constexpr (sizeof(T) == 2) _mm256_mask_storeu_epi16(to, mask, load_as<__m256i>(part));
   if constexpr (sizeof(T) == 1) _mm_mask_storeu_epi8(to, mask, load_as<__m128i>(part));
 #else
-  copy_few(part, count, to);
+  copy_few<kLanes<A>>(part, count, to);
 #endif
 }
 

@@ -62,7 +62,7 @@ variable_list gradients_in_python(const RecordedCall& call, const at::Tensor& gr
 // False where the kernel cannot read a tensor.
 bool gradients_without_python(const RecordedCall& call, const at::Tensor& grad,
                               const variable_list& saved, uint64_t needed, variable_list& results) {
-  c10::SmallVector<DLTensor, 8> described(1 + saved.size());
+  c10::SmallVector<DLTensor, 8> described(1 + saved.size(), DLTensor{});
   if (!describe(grad, false, false, &described[0])) return false;
   for (size_t i = 0; i < saved.size(); ++i) {
     if (!describe(saved[i], false, false, &described[1 + i])) return false;
