@@ -183,8 +183,8 @@ struct Tile {
   }
 };
 
-// Near-square tiles, because the part of X that they sample is smallest. Short rows are not
-// divided, so that the pixels of a tile are contiguous.
+// Near-square tiles, because the part of X that they sample is smallest, or longer ones where there
+// are few rows. Short rows are not divided, so that the pixels of a tile are contiguous.
 class Tiling {
  public:
   Tiling(const ConvShape& conv, int64_t pixels) : height_(conv.out_height), width_(conv.out_width) {
@@ -193,6 +193,7 @@ class Tiling {
     // With few channels, most of the memory is that of offsets and masks, which are read in rows;
     // long rows are faster.
     if (conv.channels_per_offset() <= kShallow) side = std::max<int64_t>(side, kRow);
+    if (height_ > 0) side = std::max(side, pixels / height_);
     columns_ = width_ <= std::max<int64_t>(2 * side, 128) ? width_ : even(width_, side);
     rows_ = even(height_, std::max<int64_t>(pixels / columns_, 1));
     across_ = panels(width_, columns_);
