@@ -96,12 +96,16 @@ class GatherTable {
         [](const Block& block) { return block.strategy <= Strategy::ThreeLoadsPerTap; });
   }
   // For copies. Those of channels are compared with copies of all channels together, which on AVX2
-  // are as fast as two loads and permutations of two vectors.
+  // are as fast as two loads and permutations of two vectors. Where a vector has four elements,
+  // loads of each take half the time, unless equal tables serve half of the row.
   bool copies_fast() const {
     constexpr Strategy kSlowest =
         MYOPS_VECTOR_BYTES == 64 ? Strategy::ThreeLoadsPerTap : Strategy::OneLoad;
-    return step_ == 1 ? is_made_by_loops()
-                      : most_are([](const Block& block) { return block.strategy <= kSlowest; });
+    if (step_ > 1) return most_are([](const Block& block) { return block.strategy <= kSlowest; });
+    if (L > 4) return is_made_by_loops();
+    const auto half = static_cast<int64_t>(blocks_.size()) / 2;
+    return std::any_of(blocks_.begin(), blocks_.end(),
+                       [half](const Block& block) { return block.cycle > 0 && block.run >= half; });
   }
   // The same, or two taps are gathered from far apart.
   bool is_fast() const {

@@ -44,6 +44,8 @@ class Nearest {
   static constexpr int64_t kBytes = sizeof(T);
   static constexpr int64_t kRun = MYOPS_VECTOR_BYTES / kBytes;  // elements of a vector
   static constexpr int64_t kRowsBytes = 32 << 10;               // of rows that are made together
+  // Whether four elements of 8 bytes are stored together, which takes half the time.
+  static constexpr bool kFours = sizeof(T) == 8 && MYOPS_VECTOR_BYTES >= 32;
 
   // Whether a slab of the level is one row that gather_ or byte_shuffle_ makes.
   bool gathers_rows(size_t depth) const {
@@ -95,10 +97,17 @@ class Nearest {
           whole = ascends ? std::max(begin, end - (kChunk - 1) / size) : begin;
           while (whole > begin && (input - index[whole - 1]) * size < kChunk) --whole;
         }
-        for (int64_t o = begin; o < whole; ++o, target += size) {
+        int64_t o = begin;
+        if constexpr (kFours && chunk == 8 && kChunk == 1) {
+          for (; o + 4 <= whole; o += 4, target += 4) {
+            const int64_t* at = index + o;
+            store(target, Lanes<T, 4>{source[at[0]], source[at[1]], source[at[2]], source[at[3]]});
+          }
+        }
+        for (; o < whole; ++o, target += size) {
           std::memcpy(static_cast<void*>(target), source + index[o] * size, chunk);
         }
-        for (int64_t o = whole; o < end; ++o, target += size) {
+        for (; o < end; ++o, target += size) {
           std::copy_n(source + index[o] * size, static_cast<int64_t>(size), target);
         }
       });
