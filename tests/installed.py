@@ -41,6 +41,12 @@ def outside() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
 
+def compiling(folder: Path) -> dict[str, str]:
+    """The environment variables of a user, with which pip compiles below this folder: then the
+    relative paths to sources and headers, which ccache compares, are those of earlier test runs."""
+    return {**outside(), **cached(folder), "TMPDIR": str(folder)}
+
+
 def cached(folder: Path) -> dict[str, str]:
     """Variables with which ccache finds what an earlier test run compiled in a folder like this.
 
@@ -60,7 +66,8 @@ def copied(source: Path, folder: Path) -> Path:
 def install(python: Path, package: Path, *, editable: bool = False) -> None:
     """Builds a package of ops against our wheel, without an index."""
     pip = (python, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-index")
-    run(*pip, "--no-deps", *(["--editable"] if editable else []), ".", cwd=package)
+    options = ["--editable"] if editable else []
+    run(*pip, "--no-deps", *options, ".", cwd=package, environment=compiling(package.parent))
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +96,9 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     (packages,) = folder.glob("lib/python3*/site-packages")
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    # Garbage collections are less frequent, as in conftest.py.
+    quick = "import gc; gc.set_threshold(20_000, 10, 10)"
+    (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n{quick}\n")
     interpreter = folder / "bin" / "python"
     pip = (interpreter, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
     run(*pip, "--ignore-installed", wheel, cwd=folder)

@@ -6,6 +6,9 @@ compiles only the files for ARM, otherwise the whole library.
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import shlex
 import shutil
 import struct
 import subprocess
@@ -23,11 +26,27 @@ AARCH64 = 183  # as an ELF file's header has it
 BUILT = all(map(shutil.which, ("aarch64-linux-gnu-g++", "qemu-aarch64-static")))
 
 
-def run(*arguments: str | Path) -> None:
+def run(*command: str | Path, environment: dict[str, str] | None = None) -> None:
     done = subprocess.run(
-        [*COMPILER, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment
     )
     assert done.returncode == 0, done.stderr
+
+
+def cached_compiler(folder: Path) -> tuple[list[str | Path], dict[str, str]]:
+    """The compiler behind ccache, if it is installed, and the environment variables for it.
+
+    ccache needs an executable file, and knows it by its version instead of its time.
+    """
+    ccache = shutil.which("ccache")
+    if not ccache:
+        return [*COMPILER], {**os.environ}
+    script = folder / "zig-c++"
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(COMPILER)} "$@"\n')
+    script.chmod(0o755)
+    name = "string:ziglang " + importlib.metadata.version("ziglang")
+    settings = {"CCACHE_COMPILERTYPE": "clang", "CCACHE_COMPILERCHECK": name}
+    return [ccache, script], {**os.environ, **settings, "CCACHE_BASEDIR": str(SOURCE.parent)}
 
 
 def compiled(sources: list[Path], folder: Path) -> list[Path]:
@@ -40,9 +59,11 @@ def compiled(sources: list[Path], folder: Path) -> list[Path]:
         '-DMYOPS_NAMESPACE="myops"',
     ]
 
+    compiler, environment = cached_compiler(folder)
+
     def one(source: Path) -> Path:
         made = folder / f"{str(source.relative_to(SOURCE)).replace('/', '.')}.o"
-        run("-c", *flags, source, "-o", made)
+        run(*compiler, "-c", *flags, source, "-o", made, environment=environment)
         return made
 
     with ThreadPoolExecutor(2) as pool:
@@ -69,7 +90,7 @@ def _all_of_it(tmp_path: Path) -> None:
     objects = compiled([path for part in parts for path in part.rglob("*.cpp")], tmp_path)
     library = tmp_path / "libmyops_ort.so"
     # Without the C++ library, which would have to be compiled first.
-    run("-shared", "-nostdlib++", *objects, "-o", library)
+    run(*COMPILER, "-shared", "-nostdlib++", *objects, "-o", library)
     assert machine(library) == AARCH64
     missing = subprocess.check_output(["nm", "-D", "-C", "--undefined-only", library], text=True)
     assert "myops::" not in missing

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from installed import ROOT, outside
+from installed import ROOT, compiling
 
 PAGE = ROOT / "docs" / "tutorial.md"
 _BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -51,10 +51,14 @@ def play(python: Path, folder: Path) -> dict[str, str]:
 def shell(text: str, folder: Path, python: Path, **more: str) -> str:
     """The output of commands, with `python` and `myops` of the environment."""
     paths = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
-    environment = {**outside(), "PATH": paths, "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", **more}
+    environment = {**compiling(folder), "PATH": paths, "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1"}
     start = time.perf_counter()
     done = subprocess.run(
-        ["sh", "-eu", "-c", text], cwd=folder, env=environment, capture_output=True, text=True
+        ["sh", "-eu", "-c", text],
+        cwd=folder,
+        env={**environment, **more},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"[-8000:]
     print(f"{time.perf_counter() - start:.0f} s: {text.strip().splitlines()[0]} ...")
