@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PLACE = re.compile(r"(<!-- slowest tests -->\n).*?(<!-- end of slowest tests -->)", re.DOTALL)
 SHOWN = 20
-SECONDS = 0.2  # of CPU time; a test that takes more is slow
+SECONDS = 0.15  # of CPU time; a test that takes more is slow
 SECTION = """
 ## The slowest tests of myops
 

@@ -18,7 +18,7 @@ import pytest
 from slowest import SECONDS, slow
 
 FILE = Path(__file__).with_suffix(".txt")
-MOST = 1.2
+MOST = 0.7
 OTHERS = 0.04  # of a test that is not in the list, on average
 FEW = 3  # values of an argument
 

@@ -56,7 +56,7 @@ def test_the_list_keeps_tests_that_did_not_run(tmp_path: Path) -> None:
         "7.0 tests/test_docs.py::test_quicker_now\n"
     )
     new, quicker = "tests/test_help.py::test_new[a b]", "tests/test_docs.py::test_quicker_now"
-    found = [(0.9, new), (0.2, quicker)]
+    found = [(0.9, new), (slowest.SECONDS, quicker)]
     slowest.update(found, file)
     assert slowest.slow(file) == {
         new: 0.9,
@@ -79,7 +79,7 @@ def test_make_test_leaves_out_the_slow_tests() -> None:
         return " ".join(item.nodeid for item in slow_tests.slow_ones(tests, took))
 
     assert left_out() == ""
-    assert left_out(da=0.2, tf=9) == "tf"
+    assert left_out(da=slowest.SECONDS, tf=9) == "tf"
     # The quickest test stays for an exporter that is slow with every model; none stays for a model,
     # because there are many.
     assert left_out(da=1, db=3, dc=0.5, dd=1, de=3, df=1) == "da dd df db de"
@@ -87,8 +87,8 @@ def test_make_test_leaves_out_the_slow_tests() -> None:
     assert left_out(da=1, ta=1.1) == "da ta"
     # A function that has only slow tests keeps the quickest, if it is quick enough.
     alone = [SimpleNamespace(nodeid="da")]
-    assert slow_tests.slow_ones(alone, {"da": 1.1}) == []
-    assert slow_tests.slow_ones(alone, {"da": 5.0}) == alone
+    assert slow_tests.slow_ones(alone, {"da": slow_tests.MOST}) == []
+    assert slow_tests.slow_ones(alone, {"da": slow_tests.MOST + 1}) == alone
 
 
 def test_the_longest_files_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
