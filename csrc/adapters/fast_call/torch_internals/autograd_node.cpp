@@ -62,13 +62,13 @@ variable_list gradients_in_python(const RecordedCall& call, const at::Tensor& gr
 // False where the kernel cannot read a tensor.
 bool gradients_without_python(const RecordedCall& call, const at::Tensor& grad,
                               const variable_list& saved, uint64_t needed, variable_list& results) {
-  c10::SmallVector<DLTensor, 8> described(1 + saved.size(), DLTensor{});
+  DLTensor described[1 + kMostRecordedInputs];
   if (!describe(grad, false, false, &described[0])) return false;
   for (size_t i = 0; i < saved.size(); ++i) {
     if (!describe(saved[i], false, false, &described[1 + i])) return false;
   }
   c10::SmallVector<void*, 8> made(results.size(), nullptr);
-  if (!call.gradients(call.call, described.data(), needed, made.data())) return false;
+  if (!call.gradients(call.call, described, needed, made.data())) return false;
   for (size_t i = 0; i < results.size(); ++i) {
     if (made[i] == nullptr) continue;
     const std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(made[i]));

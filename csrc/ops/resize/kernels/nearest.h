@@ -98,11 +98,9 @@ class Nearest {
           while (whole > begin && (input - index[whole - 1]) * size < kChunk) --whole;
         }
         int64_t o = begin;
-        if constexpr (kFours && chunk == 8 && kChunk == 1) {
-          for (; o + 4 <= whole; o += 4, target += 4) {
-            const int64_t* at = index + o;
-            store(target, Lanes<T, 4>{source[at[0]], source[at[1]], source[at[2]], source[at[3]]});
-          }
+        if constexpr (kChunk == 1) {  // one element
+          o = copy_fours(begin, whole, source, index, target);
+          target += o - begin;
         }
         for (; o < whole; ++o, target += size) {
           std::memcpy(static_cast<void*>(target), source + index[o] * size, chunk);
@@ -120,6 +118,18 @@ class Nearest {
     if (bytes <= 16) return call(size, std::integral_constant<int64_t, 16>());
     if (bytes <= 32) return call(size, std::integral_constant<int64_t, 32>());
     call(size, std::integral_constant<int64_t, 64>());
+  }
+
+  // Copies outputs [begin, end), four at a time; returns the first that is left.
+  static int64_t copy_fours(int64_t begin, int64_t end, const T* source, const int64_t* index,
+                            T* target) {
+    if constexpr (kFours) {
+      for (; begin + 4 <= end; begin += 4, target += 4) {
+        const int64_t* at = index + begin;
+        store(target, Lanes<T, 4>{source[at[0]], source[at[1]], source[at[2]], source[at[3]]});
+      }
+    }
+    return begin;
   }
 
   // The same with gather_ or byte_shuffle_.
