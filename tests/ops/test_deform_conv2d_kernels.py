@@ -4,6 +4,8 @@ csrc/ops/deform_conv2d/README.md. `MYOPS_ISA` chooses the instruction set."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from deform_cases import DTYPES, build, call, expected
@@ -304,3 +306,15 @@ def test_columns_product(kernel: str, outputs: int) -> None:
         exact = expected([None if t is None else t.double() for t in tensors], attributes)
         limit = TOLERANCES[dtype] * max(1.0, float(exact.abs().max()))
         assert (ran.result.double() - exact).abs().max() <= limit, dtype
+
+
+@pytest.mark.parametrize("height", [1, 2, 3, 5, 8, 13, 20])
+@pytest.mark.parametrize("channels", [2, 40])
+def test_tiles_of_few_rows_are_as_large_as_others(channels: int, height: int) -> None:
+    """A task for a few pixels would pack the weights and read a window of X for them alone."""
+    image = torch.randn(1, channels, height, 2400 // height)
+    offset = torch.zeros(1, 2 * 9, height, 2400 // height)
+    weight = torch.randn(10, channels, 3, 3)
+    ran = myops.explain(myops.deform_conv2d, image, offset, weight, padding=1)
+    (pixels,) = re.findall(r"tiles of at most (\d+) pixels", str(ran))
+    assert 150 <= int(pixels) <= 1024
