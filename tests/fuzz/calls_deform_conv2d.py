@@ -234,8 +234,9 @@ def limits(o: Options, name: str) -> float:
     if name == "y" and o["dtype"] == "bfloat16" and PAIRS:  # samples are rounded to bfloat16
         summed = 4 * 2.0**-8 * math.sqrt(terms + 16)
     rounded = 64 + 8 * max(o["size"]) * (o["positions"] == "normal")
-    if o["grad_layout"] in ("expanded", "overlapping"):
-        # Equal numbers: their sums, which are rounded, grow with their count, not with its root.
+    if o["dtype"] == "float64" and o["grad_layout"] == "expanded":
+        # The reference, which sums in float64 too, adds equal numbers: its partial sums, which are
+        # rounded, grow with their count, not with its root.
         rounded *= max(1.0, math.sqrt(terms) / 16)
     return summed + accumulates(FLOATS[o["dtype"]]) * rounded * math.sqrt(terms + 16) * 2
 
