@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -29,6 +30,26 @@ def test_settings_given_as_lists_are_not_moved() -> None:
 
     report = run(twice, Case((torch.randn(1, 2, 5, 7),)), tolerance={"float32": 0.0})
     assert report.tallies[0].ran > 10
+
+
+def test_lengths_that_the_op_refuses_are_refused_alike() -> None:
+    def smaller(x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.myops.resize.values(x, None, [1.0, 1.0, 0.4, 0.4], None, mode="linear")
+
+    report = run(smaller, Case((torch.randn(1, 2, 5, 7),)), tolerance={"float32": 0.0})
+    assert report.tallies[0].ran > 10
+    assert any("length 0" in text for text in report.tallies[0].refused)
+
+
+@pytest.mark.parametrize(("largest", "fails"), [(3e38, False), (1e37, True)])
+def test_a_sum_in_another_order_may_overflow_elsewhere(largest: float, fails: bool) -> None:
+    def overflows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        result = myops.my_add(a, b)
+        return torch.full_like(result, largest if a is CASE.tensors[0] else float("inf"))
+
+    result = pytest.raises(CheckError, match="infinite") if fails else contextlib.nullcontext()
+    with result:
+        run(overflows, gradients=0)
 
 
 def test_another_result_on_the_device_is_a_failure() -> None:

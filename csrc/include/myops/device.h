@@ -15,6 +15,17 @@
 // share memory and wait for each other.
 #pragma once
 
+// Before a loop of a fixed length whose number is an index of registers: without it, the compiler
+// may keep the array in memory. MYOPS_NO_UNROLL: before a loop whose copies would only fill the
+// cache of instructions.
+#ifdef __CUDACC__
+#define MYOPS_UNROLL _Pragma("unroll")
+#define MYOPS_NO_UNROLL _Pragma("unroll 1")
+#else
+#define MYOPS_UNROLL
+#define MYOPS_NO_UNROLL
+#endif
+
 #ifdef __CUDACC__
 namespace myops {
 using int8_t = signed char;
@@ -68,13 +79,14 @@ T inside(T value, T low, T high) {
   return value < low ? low : high < value ? high : value;
 }
 
-// Adds 1 to a number that other threads increment too, and returns its previous value. The order of
+// Adds to a number that other threads increase too, and returns its previous value. The order of
 // the threads is undefined, so no result may depend on the returned value.
-inline int64_t count_up(int64_t* number) {
+inline int64_t count_up(int64_t* number, int64_t by = 1) {
 #ifdef __CUDACC__
-  return static_cast<int64_t>(atomicAdd(reinterpret_cast<unsigned long long*>(number), 1ull));
+  return static_cast<int64_t>(atomicAdd(reinterpret_cast<unsigned long long*>(number),
+                                        static_cast<unsigned long long>(by)));
 #else
-  return __atomic_fetch_add(number, int64_t{1}, __ATOMIC_RELAXED);
+  return __atomic_fetch_add(number, by, __ATOMIC_RELAXED);
 #endif
 }
 
@@ -84,6 +96,28 @@ struct alignas(16) Pack {
   static constexpr int kCount = 16 / sizeof(T);
   T at[kCount];
 };
+
+// A divisor that is the same for all threads. For numbers from 0 to 2^31 - 1 the division is a
+// multiplication (Granlund and Montgomery, "Division by Invariant Integers using Multiplication",
+// 1994); a GPU needs about twenty instructions for one of 32 bits, and a hundred for one of 64.
+struct Divisor {
+  int64_t by;
+  uint32_t factor, shift;
+};
+inline Divisor divisor_of(int64_t by) {  // at least 1
+  Divisor made{by, 0, 0};
+  if (by >= int64_t{1} << 31) return made;  // only for numbers of 64 bits
+  while ((int64_t{1} << made.shift) < by) ++made.shift;
+  const uint64_t rest = (uint64_t{1} << made.shift) - static_cast<uint64_t>(by);
+  made.factor = static_cast<uint32_t>((rest << 32) / static_cast<uint64_t>(by) + 1);
+  return made;
+}
+inline int32_t divided(int32_t number, const Divisor& divisor) {
+  const uint32_t n = static_cast<uint32_t>(number);
+  const uint32_t high = static_cast<uint32_t>((static_cast<uint64_t>(n) * divisor.factor) >> 32);
+  return static_cast<int32_t>((high + n) >> divisor.shift);
+}
+inline int64_t divided(int64_t number, const Divisor& divisor) { return number / divisor.by; }
 
 // The `count` threads of a block, which run the function of the kernel together. Code outside
 // each() must compute the same in all of them.

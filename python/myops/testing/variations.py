@@ -219,13 +219,13 @@ def input_of_tensors(tested: OpUnderTest, case: Case) -> list[int | None]:
     return [places.get(id(tensor)) for tensor in case.tensors]
 
 
-def value_tensors(tested: OpUnderTest, case: Case) -> list[torch.Tensor]:
-    """The tensors whose numbers decide the output's shape, such as scales."""
-    return [
-        tensor
-        for tensor, number in zip(case.tensors, input_of_tensors(tested, case), strict=True)
+def value_places(tested: OpUnderTest, case: Case) -> set[int]:
+    """The places of the tensors whose numbers decide the output's shape, such as scales."""
+    return {
+        place
+        for place, number in enumerate(input_of_tensors(tested, case))
         if number is not None and tested.info.declared(number).values
-    ]
+    }
 
 
 def dtypes(tested: OpUnderTest, case: Case) -> Iterator[tuple[str, str, Case]]:

@@ -159,12 +159,36 @@ void compare_all(const char* what, int count, Wanted wanted,
   std::printf("\n");
 }
 
+// -0 everywhere in the first input, if its numbers have a sign.
+std::unique_ptr<Case> with_negative_zeros(std::unique_ptr<Case> made) {
+  const Tensor& x = made->inputs[0];
+  dispatch<Half, BFloat16, float, double, uint8_t>(x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int64_t i = 0; i < x.elements(); ++i) x.as<T>()[i] = static_cast<T>(-0.0f);
+  });
+  made->text += " -0";
+  return made;
+}
+
+void test_resize(int count) {
+  compare_all("resize", 2 * count, Wanted::Bits,
+              [](Random& random) { return random_resize(random, false); });
+  compare_all("resize", count / 4, Wanted::Bits,
+              [](Random& random) { return with_negative_zeros(random_resize(random, false)); });
+  compare_all("resize_backward", count, Wanted::Close,
+              [](Random& random) { return random_resize(random, true); });
+}
+
+// Kernels are turned off when a process starts, so this program starts itself again.
+void test_without(const char* kernel, const char* program) {
+  setenv("MYOPS_DISABLE_KERNEL", kernel, 1);
+  expect(std::system(str('"', program, "\" resize").c_str()) == 0, str("without ", kernel));
+  unsetenv("MYOPS_DISABLE_KERNEL");
+}
+
 void test_kernels() {
   compare_all("my_add", 300, Wanted::Bits, random_add);
-  compare_all("resize", 1500, Wanted::Bits,
-              [](Random& random) { return random_resize(random, false); });
-  compare_all("resize_backward", 800, Wanted::Close,
-              [](Random& random) { return random_resize(random, true); });
+  test_resize(800);
   compare_all("deform_conv2d_int8", 600, Wanted::Bits, random_deform_int8);
   const char* deform[] = {"deform_conv2d", "deform_conv2d_backward",
                           "deform_conv2d_backward_backward"};
@@ -386,7 +410,14 @@ int main(int count, char** arguments) {
   if (count > 1 && std::string(arguments[1]) == "compile") return compile();
   setenv("MYOPS_NVRTC", FAKE_NVRTC, 1);
   setenv("MYOPS_CUDA_CACHE", "", 1);
+  if (count > 1 && std::string(arguments[1]) == "resize") {
+    test_resize(300);
+    return finish(str("tests of resize without ", std::getenv("MYOPS_DISABLE_KERNEL")).c_str());
+  }
   test_kernels();
+  for (const char* kernel : {"resize.cuda_narrow", "resize.cuda_plane"}) {
+    test_without(kernel, arguments[0]);
+  }
   test_products_of_integers();
   test_tf32_only_if_requested();
   test_larger_deform_conv2d();

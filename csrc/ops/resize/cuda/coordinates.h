@@ -274,5 +274,13 @@ inline int64_t most_taps(const ResizeAxis& axis) {
   return static_cast<int64_t>(smaller(most, static_cast<double>(axis.input)));
 }
 
+// About how many taps an output has, to choose kernels with.
+inline double usual_taps(const ResizeAxis& axis) {
+  const double input = static_cast<double>(axis.input), output = static_cast<double>(axis.output);
+  if (axis.mode == kArea) return larger(input / output, 1.0) + (axis.input % axis.output != 0);
+  const double taps = axis.mode == kNearest ? 1 : axis.mode == kLinear ? 2 : 4;
+  return axis.antialias != 0 ? taps * larger(input / output, 1.0) + 0.5 : taps;
+}
+
 }  // namespace resize_kernels
 }  // namespace myops

@@ -6,11 +6,20 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import ml_dtypes
 import numpy as np
 import torch
 
 from myops.testing import variations
-from myops.testing.bits import different_bits, given_of, to_numpy, too_far
+from myops.testing.bits import (
+    different_bits,
+    given_of,
+    is_float,
+    parts,
+    to_numpy,
+    too_far,
+    widened,
+)
 from myops.testing.calls import CallOutcome, refusal
 from myops.testing.cases import Case
 from myops.testing.derivatives import leaves_of
@@ -29,18 +38,19 @@ _KEPT_CAUSE = (
     "the description, or a function of your own, makes outputs of another kind on one of the "
     "devices"
 )
+_NEARLY = 16  # the largest finite number divided by this is nearly infinite
 _GRADIENT_FACTOR = 4  # of the tolerance: a gradient has more sums
 
 
 def on_device(trial: Trial) -> None:
     """Compares every derived call, and its gradients, on `device=` with the CPU, and with itself
     bit for bit."""
+    stays = variations.value_places(trial.tested, trial.case)
     for label, case in _derived(trial):
-        values = {id(item) for item in variations.value_tensors(trial.tested, case)}
         there = case.having(
             [
-                item if id(item) in values else moved(item, trial.settings.device)
-                for item in case.tensors
+                item if place in stays else moved(item, trial.settings.device)
+                for place, item in enumerate(case.tensors)
             ]
         )
         expected, actual = _run(trial, case), _run(trial, there)
@@ -118,16 +128,31 @@ def _compare(trial: Trial, label: str, actual: _Outcome, expected: _Outcome, fac
         if one != other:
             trial.tally.fail(label, f"{who}: {what} {one}", f"on the CPU: {other}", _KEPT_CAUSE)
             return
-    exact = not any(trial.tolerance(str(item.dtype)) for item in expected.outputs)
-    got, wanted = (
-        different_bits(actual.outputs, expected.outputs)
-        if exact
-        else too_far(
-            actual.outputs, expected.outputs, lambda dtype: factor * trial.tolerance(dtype)
+    if any(trial.tolerance(str(item.dtype)) for item in expected.outputs):
+        found = [_overflowing(*pair) for pair in zip(actual.outputs, expected.outputs, strict=True)]
+        got, wanted = too_far(
+            found, expected.outputs, lambda dtype: factor * trial.tolerance(dtype)
         )
-    )
+    else:
+        got, wanted = different_bits(actual.outputs, expected.outputs)
     if got:
         trial.tally.fail(label, f"{who}: {got}", f"on the CPU: {wanted}", _CLOSE_CAUSE)
+
+
+def _overflowing(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """`actual` with the expected number where one of the two is infinite and the other one, of the
+    same sign, nearly is: a sum in another order overflows elsewhere."""
+    if not is_float(actual) or actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return actual
+    most = float(ml_dtypes.finfo(parts(actual).dtype).max) / _NEARLY
+    one, other = (widened(item).reshape(-1) for item in (actual, expected))
+    alike = np.isinf(one) != np.isinf(other)
+    alike &= (np.minimum(np.abs(one), np.abs(other)) > most) & (np.sign(one) == np.sign(other))
+    if not alike.any():
+        return actual
+    made, flat = parts(actual).copy(), parts(expected).reshape(-1)
+    made.reshape(-1)[alike] = flat[alike]
+    return made.reshape(-1).view(actual.dtype).reshape(actual.shape)
 
 
 def _same_bits(trial: Trial, label: str, again: _Outcome, first: _Outcome) -> None:

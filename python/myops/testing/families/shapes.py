@@ -156,7 +156,7 @@ def _fits(fake: Any, real: Any) -> bool:
 
 def _meta(trial: Trial) -> None:
     """Checks calls on the meta device, if no number in a tensor decides the shape."""
-    if variations.value_tensors(trial.tested, trial.case):
+    if variations.value_places(trial.tested, trial.case):
         return
     tensors = [item.to("meta") for item in trial.case.tensors]
     real = trial.tested.function(*trial.case.args, **trial.case.kwargs)

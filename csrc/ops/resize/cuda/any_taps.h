@@ -1,0 +1,12 @@
+// Any number of taps: antialias, area, and gradients. A source of its own, which is compiled only
+// if it is used.
+#pragma once
+
+#include "resize/cuda/passes.h"
+
+MYOPS_RESIZE_KERNEL(any_taps_one, resample, int32_t, 1, 0, 0, kOne)
+MYOPS_RESIZE_KERNEL(any_taps_lanes, resample, int32_t, 1, 0, 0, kLanes)
+MYOPS_RESIZE_KERNEL(any_taps, resample, int32_t, 1, 0, 0, kOther)
+MYOPS_RESIZE_KERNEL(any_taps_plane_one, resample, int32_t, 2, 0, 0, kOne)
+MYOPS_RESIZE_KERNEL(any_taps_plane_lanes, resample, int32_t, 2, 0, 0, kLanes)
+MYOPS_RESIZE_KERNEL(any_taps_plane, resample, int32_t, 2, 0, 0, kOther)
