@@ -1,29 +1,27 @@
-"""Shared set-up. With MYOPS_CI=1 a skipped test is a failure: CI has everything it needs."""
+"""Hooks of a test run. With MYOPS_CI=1 a skipped test is a failure: CI has everything it needs.
+
+What processes need that run tests is in around_tests.py, which imports torch. With pytest-xdist the
+process that starts the others, which wait for it, runs no tests and does without.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import gc
+import importlib
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import slow_tests
 import slowest
-import torch
 import warm
-from docs_site import site  # noqa: F401  (fixtures)
-from installed import python, wheel  # noqa: F401
-from tutorial import tutorial  # noqa: F401
 
-from myops._torch import seeds
-from myops.onnx.exporting.computed_once import computed_once
-from myops.ort import _extensions
 
-SEED = 20240229
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "dist", "no") == "no" or hasattr(config, "workerinput"):
+        gc.disable()  # until pytest_collection_finish: imports leave almost no garbage
+        config.pluginmanager.register(importlib.import_module("around_tests"))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # -m chooses by the marks meanwhile
@@ -33,15 +31,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     items[:] = slow_tests.longest_files_first(items)
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Exports of tests that call torch themselves are as quick as those of `myops.onnx.export`."""
-    exports = computed_once()
-    exports.__enter__()
-    session.config.add_cleanup(lambda: exports.__exit__(None, None, None))
-    with contextlib.suppress(ImportError):
-        _extensions.load()  # before a test file imports it, which would slow down child processes
-
-
 def pytest_collection_finish() -> None:
     """What imports left lives until the process ends. Garbage collections that look at it take a
     tenth of the time of the tests; another tenth is saved by collections that are less frequent,
@@ -49,6 +38,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+    gc.enable()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -69,33 +59,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     file = os.environ.get("MYOPS_TEST_SECONDS")
     if file and "PYTEST_XDIST_WORKER" not in os.environ and Path(file).exists():
         Path(file).with_name("slowest.md").write_text(slowest.page(slowest.read(file)))
-
-
-@pytest.fixture(autouse=True)
-def _seeded() -> Iterator[None]:
-    """Each test has the same random numbers in any order of the tests."""
-    seeds.seed(SEED)
-    np.random.seed(SEED)
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(autouse=True)
-def _undone() -> Iterator[None]:
-    """Checks that a test has undone its changes to exports and to torch's own operators, which
-    would affect later tests in the same process."""
-    yield
-    registry = sys.modules.get("myops.onnx.symbolics.registry")
-    left = [name for name in registry.registered if name.startswith("aten::")] if registry else []
-    assert not left, f"still registered: {left}"
-    interpolate = sys.modules.get("myops._torch.interpolate")
-    assert interpolate is None or not interpolate.is_patched()
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(SEED)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import shared
+import warm
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,8 +20,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
-        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,
-    )  # fmt: skip
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    words = ("-m", "mkdocs", "build", "--strict", "--site-dir", folder)
+    done = warm.run(*words, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import shared
+import warm
 
 import myops
 
@@ -31,6 +32,13 @@ def run(*command: Any, cwd: Path, environment: dict[str, str] | None = None) -> 
         capture_output=True,
         text=True,
     )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
+    return done.stdout
+
+
+def fork(python: Path, *words: Any, cwd: Path) -> str:
+    """run(), without the seconds in which a new interpreter imports torch (see warm.py)."""
+    done = warm.run(*words, cwd=cwd, env={**outside(), **cached(cwd)}, python=python)
     assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
     return done.stdout
 
@@ -79,15 +87,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build_wheel(folder: Path) -> None:
     content = folder / "lib" / "myops"
     (folder / "setup.cfg").write_text(f"[build]\nbuild_base={folder}\nbuild_lib={folder}/lib\n")
-    environment = {**outside(), "DIST_EXTRA_CONFIG": str(folder / "setup.cfg")}
-    setup = (sys.executable, "setup.py", "--quiet")
-    run(*setup, "egg_info", "--egg-base", folder, "build_py", cwd=ROOT, environment=environment)
     used = Path(myops.__file__).parent
-    (content / "lib").mkdir(exist_ok=True)
     for file in (*used.glob("*.so"), *used.glob("lib/*.so")):
+        (content / file.relative_to(used)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, content / file.relative_to(used))
-    command = ("egg_info", "--egg-base", folder, "bdist_wheel", "--skip-build", "-d", folder)
-    run(*setup, *command, cwd=ROOT, environment=environment)
+    environment = {**outside(), "DIST_EXTRA_CONFIG": str(folder / "setup.cfg")}
+    words = (
+        "setup.py", "--quiet", "egg_info", "--egg-base", folder, "build_py",
+        "bdist_wheel", "--skip-build", "--compression", "stored", "-d", folder,
+    )  # fmt: skip
+    done = warm.run(*words, cwd=ROOT, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="session")

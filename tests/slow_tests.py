@@ -21,6 +21,9 @@ FILE = Path(__file__).with_suffix(".txt")
 MOST = 0.7
 OTHERS = 0.04  # of a test that is not in the list, on average
 FEW = 3  # values of an argument
+# What it takes to make fixtures of the session. In a full run this time may count for another file
+# than in `make test`.
+FIXTURES = {"python": 12.0, "site": 10.0, "tutorial": 40.0, "probe_library": 4.0}
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
@@ -41,8 +44,13 @@ def longest_files_first(items: Iterable[Any]) -> list[Any]:
     seconds = slow(FILE)
     tests = list(items)
     files: dict[str, float] = defaultdict(float)
+    used: dict[str, set[str]] = defaultdict(set)
     for item in tests:
-        files[item.nodeid.partition("::")[0]] += seconds.get(item.nodeid, OTHERS)
+        file = item.nodeid.partition("::")[0]
+        files[file] += seconds.get(item.nodeid, OTHERS)
+        used[file].update(getattr(item, "fixturenames", ()))
+    for file, names in used.items():
+        files[file] += sum(FIXTURES.get(name, 0.0) for name in names)
     return sorted(tests, key=lambda item: -files[item.nodeid.partition("::")[0]])
 
 

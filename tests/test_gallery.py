@@ -8,7 +8,7 @@ from pathlib import Path
 
 import leaks
 import pytest
-from installed import ROOT, copied, install, run
+from installed import ROOT, copied, fork, install
 
 pytestmark = pytest.mark.slow  # test_your_own_op.py builds a package in `make test`
 
@@ -32,8 +32,8 @@ def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def results(python: Path, package: Path) -> str:
     """What pytest prints of all tests of the package. They run in one process, because torch, its
     exporters and its compiler take five seconds to start."""
-    command = (python, "-m", "pytest", "-v", "--color=no", "-p", "no:cacheprovider", "tests")
-    return run(*command, cwd=package)
+    words = ("-m", "pytest", "-v", "--color=no", "-p", "no:cacheprovider", "tests")
+    return fork(python, *words, cwd=package)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -45,7 +45,7 @@ def test_tests_of_the_package_pass(results: str, op: str) -> None:
 
 def test_demo_draws_the_picture(python: Path, package: Path, tmp_path: Path) -> None:
     """The demo exports every op, runs it in ONNX Runtime and compares the results bit for bit."""
-    said = run(python, package / "demo.py", "gallery.png", cwd=tmp_path)
+    said = fork(python, package / "demo.py", "gallery.png", cwd=tmp_path)
     assert said.count("agree bit for bit") == len(OPS)
     assert (tmp_path / "gallery.png").stat().st_size > 50_000
 

@@ -97,3 +97,7 @@ def test_the_longest_files_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path:
     names = ["a.py::one", "a.py::two", "b.py::one", "b.py::two", "c.py::one"]
     sorted_items = slow_tests.longest_files_first(SimpleNamespace(nodeid=name) for name in names)
     assert [item.nodeid for item in sorted_items] == [*names[2:], *names[:2]]
+    # A file that uses a fixture which takes long comes before.
+    with_site = SimpleNamespace(nodeid="d.py::one", fixturenames=["site"])
+    others = (SimpleNamespace(nodeid=name) for name in names)
+    assert slow_tests.longest_files_first([*others, with_site])[0] is with_site

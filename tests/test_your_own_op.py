@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from installed import ROOT, outside, run
+import warm
+from installed import ROOT, fork, outside, run
 
 import myops
 from myops import build
@@ -106,7 +106,7 @@ def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_tests_of_the_package_pass(python: Path, package: Path) -> None:
-    text = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
+    text = fork(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
     assert re.search(r"^23 passed\b", text, re.MULTILINE), text
     assert "skipped" not in text
 
@@ -118,25 +118,27 @@ def test_ops_of_the_package_run_beside_ours(python: Path, package: Path, tmp_pat
     blocks = re.findall(r"```python package\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 2
     (tmp_path / "page.py").write_text("\n".join(blocks))
-    library = run(python, "page.py", cwd=tmp_path).strip()
+    library = fork(python, "page.py", cwd=tmp_path).strip()
     assert library.endswith("site-packages/my_kernels/libmy_kernels_ort.so")
     run(python, "-c", WITHOUT_TORCH, cwd=tmp_path)
 
-    program = python.parent / "myops"
-    run(program, "lower", "both.onnx", "lowered.onnx", cwd=tmp_path)
+    def typed(*words: str) -> str:
+        return fork(python, "-m", "myops", *words, cwd=tmp_path)
+
+    typed("lower", "both.onnx", "lowered.onnx")
     assert {node.domain for node in onnx.load(tmp_path / "lowered.onnx").graph.node} == {""}
-    assert "runs" in run(program, "doctor", "both.onnx", "--run", cwd=tmp_path)
-    assert "my_kernels" in run(program, "inspect", "both.onnx", cwd=tmp_path)
+    assert "runs" in typed("doctor", "both.onnx", "--run")
+    assert "my_kernels" in typed("inspect", "both.onnx")
 
 
 @pytest.mark.slow
 def test_out_calls_of_the_package_behave_like_torch_add(python: Path, package: Path) -> None:
-    run(python, "-c", GIVEN_OUT, cwd=ROOT / "tests")
+    fork(python, "-c", GIVEN_OUT, cwd=ROOT / "tests")
 
 
 @pytest.mark.slow
 def test_the_example_of_op_library(python: Path, package: Path) -> None:
-    run(python, "-c", EXAMPLE, cwd=package)
+    fork(python, "-c", EXAMPLE, cwd=package)
 
 
 @pytest.mark.slow
@@ -147,9 +149,7 @@ def test_a_prototype_of_the_installed_package_is_refused(
     page = (ROOT / "docs" / "your_own_op.md").read_text()
     block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     (tmp_path / "again.py").write_text(block)
-    done = subprocess.run(
-        [python, "again.py"], cwd=tmp_path, env=outside(), capture_output=True, text=True
-    )
+    done = warm.run("again.py", cwd=tmp_path, env=outside(), python=python)
     assert done.returncode == 1
     assert "the package 'my_kernels', which is installed, has my_kernels::SoftClip" in done.stderr
     (draft,) = re.findall(r'another domain, such as "(\w+)"', done.stderr)
@@ -157,7 +157,7 @@ def test_a_prototype_of_the_installed_package_is_refused(
     beside += "import my_kernels\nx = torch.linspace(-3, 3, 9)\n"
     beside += "assert torch.allclose(clip(x, limit=2.0), my_kernels.soft_clip(x, limit=2.0))\n"
     (tmp_path / "beside.py").write_text(beside)
-    run(python, "beside.py", cwd=tmp_path)
+    fork(python, "beside.py", cwd=tmp_path)
 
 
 @pytest.mark.slow
@@ -174,11 +174,12 @@ def test_prototype_and_package_give_equal_results_and_files(
     tree = {**outside(), "PYTHONPATH": paths}
     for interpreter, module, environment in (
         (sys.executable, "prototyped", tree),
-        (python, "my_kernels", None),
+        (python, "my_kernels", outside()),
     ):
         (tmp_path / module).mkdir()
-        command = (interpreter, "calls.py", module, tmp_path / module)
-        run(*command, cwd=tmp_path, environment=environment)
+        words = ("calls.py", module, tmp_path / module)
+        done = warm.run(*words, cwd=tmp_path, env=environment, python=interpreter)
+        assert done.returncode == 0, done.stderr
     for exporter in ("dynamo", "torchscript"):
         before, after = (
             tmp_path / module / f"{exporter}.onnx" for module in ("prototyped", "my_kernels")
@@ -205,9 +206,7 @@ def test_verbose_and_explain_show_the_package(python: Path, package: Path, tmp_p
         'print("fine")\n'
     )
     environment = {**outside(), "MYOPS_VERBOSE": "1"}
-    done = subprocess.run(
-        [str(python), "calls.py"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    done = warm.run("calls.py", cwd=tmp_path, env=environment, python=python)
     assert done.stdout == "fine\n", done.stderr
     assert '"domain": "my_kernels", "op": "soft_clip", "runtime": "onnxruntime"' in done.stderr
 
@@ -222,10 +221,8 @@ def test_tests_of_the_package_pass_on_a_prototype(tmp_path: Path) -> None:
     )
     paths = [str(Path(myops.__file__).parents[1]), str(ROOT / "tests"), str(tmp_path)]
     environment = {**outside(), "PYTHONPATH": os.pathsep.join(paths)}
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    folder = folder / "tests"
-    words = ("test_soft_clip.py", "-rs", "-k", "not test_export")
-    text = run(*command, *words, cwd=folder, environment=environment)
+    words = ("test_soft_clip.py", "-q", "-rs", "-p", "no:cacheprovider", "-k", "not test_export")
+    text = warm.run("-m", "pytest", *words, cwd=folder / "tests", env=environment).stdout
     assert re.search(r"\n19 passed, 1 skipped, 2 deselected", text), text
     assert "does not apply to a prototype: a Python function is told" in text
 

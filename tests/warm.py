@@ -10,7 +10,8 @@ of their functions. (onnxruntime starts a thread when it is imported, so it is n
 Do not use it for programs that test what an import does: those that look at sys.modules, hide one
 of the packages above, or set a variable that is read when a program starts or when torch is loaded.
 (The libraries of myops are loaded by the first call, after the fork, so their variables can be
-set.) With `without_myops` it is the fork of an interpreter that has imported torch only.
+set.) With `without_myops` it is the fork of an interpreter that has imported torch only. With
+`python` it is the fork of another interpreter, such as that of an environment with the wheel.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ IMPORTS = (
 )  # fmt: skip
 SECONDS = 600.0
 _lock = threading.Lock()
-_servers: dict[tuple[str, ...], tuple[subprocess.Popen[bytes], socket.socket]] = {}
+_servers: dict[tuple[str, tuple[str, ...]], tuple[subprocess.Popen[bytes], socket.socket]] = {}
 used = 0.0  # seconds of CPU time of all programs so far
 
 
@@ -48,6 +49,7 @@ def run(
     env: dict[str, str] | None = None,
     timeout: float = SECONDS,
     without_myops: bool = False,
+    python: Path | str = sys.executable,
 ) -> subprocess.CompletedProcess[str]:
     """Like `subprocess.run` of `python ARGUMENTS`: "-c" CODE, "-m" MODULE or a file, and the
     arguments of the program."""
@@ -56,7 +58,7 @@ def run(
     with _lock, tempfile.TemporaryDirectory() as folder:
         streams = [os.path.join(folder, name) for name in ("stdout", "stderr")]
         request = words, os.fspath(cwd or os.getcwd()), dict(env or os.environ), streams, timeout
-        status, seconds = _ask(TORCH if without_myops else IMPORTS, request)
+        status, seconds = _ask(str(python), TORCH if without_myops else IMPORTS, request)
         said = [Path(stream).read_text() for stream in streams]
     used += seconds
     if status is None:
@@ -64,18 +66,23 @@ def run(
     return subprocess.CompletedProcess(words, status, *said)
 
 
-def _ask(imports: tuple[str, ...], request: tuple[Any, ...]) -> tuple[int | None, float]:
-    if imports not in _servers or _servers[imports][0].poll() is not None:
+def _ask(
+    python: str, imports: tuple[str, ...], request: tuple[Any, ...]
+) -> tuple[int | None, float]:
+    server = python, imports
+    if server not in _servers or _servers[server][0].poll() is not None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, __file__, str(theirs.fileno()), *imports]
+        command = [python, __file__, str(theirs.fileno()), *imports]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        if python != sys.executable:
+            environment.pop("PYTHONPATH", None)  # it has packages of its own
         process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        )  # fmt: skip
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
+        )
         theirs.close()
-        _servers[imports] = process, ours
+        _servers[server] = process, ours
         atexit.register(_end, process, ours)
-    stream = _servers[imports][1].makefile("rwb")
+    stream = _servers[server][1].makefile("rwb")
     pickle.dump(request, stream)
     stream.flush()
     answer: tuple[int | None, float] = pickle.load(stream)
@@ -194,8 +201,7 @@ def _main() -> None:
     gc.freeze()  # no collection in a fork writes to, and so copies, the memory that it shares
     gc.set_threshold(20_000, 10, 10)  # as in conftest.py
     request = _serve(socket.socket(fileno=int(sys.argv[1])))
-    if request is not None:
-        _end_with(_status(request))
+    _end_with(0 if request is None else _status(request))
 
 
 if __name__ == "__main__":

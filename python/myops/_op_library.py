@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +48,15 @@ class IntegerOp:
 QuantizedRule = Callable[[Mapping[str, Any]], Mapping[str, str] | IntegerOp]
 
 _define: Callable[..., Any] | None = None
+
+
+def _is_loaded(file: Path) -> bool:
+    """Whether this process has loaded a binary. (The list of all that it has is long.)"""
+    try:
+        ctypes.CDLL(str(file), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return False
+    return True
 
 
 def install_define(function: Callable[..., Any]) -> None:
@@ -145,8 +156,7 @@ class Library:
         files = [] if self._folder is None else [
             self._folder / f"lib{title}_{runtime}.so" for runtime in ("torch", "ort")
         ]  # fmt: skip
-        mapped = Path("/proc/self/maps").read_text()
-        return [file for file in files if str(file.resolve()) in mapped]
+        return [file for file in files if _is_loaded(file)]
 
     def _file(self, runtime: str, error: type[Exception]) -> Path | None:
         if self._folder is None:

@@ -95,10 +95,21 @@ def test_help_names_arguments_and_options(command: str) -> None:
         assert f"Example: myops {command} " in result.output
 
 
+def test_only_the_typed_command_is_described() -> None:
+    """Describing all takes as long as most commands run; without a known command, all are."""
+
+    def described(typed: str) -> set[str | None]:
+        return {command.name for command in myops.cli.app(typed).registered_commands}
+
+    assert described("inspect") == {"inspect"}
+    assert described("raise") == {"upgrade", "raise"}
+    assert described("extrct") == described("") == {*COMMANDS, "raise"}
+
+
 def test_an_unknown_command_is_refused(tmp_path: Path) -> None:
     result = typed("extrct", cwd=tmp_path)
     assert result.returncode == 2
-    assert "extrct" in result.stderr
+    assert result.stderr.startswith("error: No such command 'extrct'. Did you mean 'extract'")
 
 
 @pytest.mark.parametrize("command", ["inspect", "view", *WRITERS])

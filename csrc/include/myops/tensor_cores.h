@@ -120,15 +120,28 @@ struct WarpMatrices {
       right[row][group] = TensorWord<T>::element(kNarrow ? b[i / 2] : b[i], i & 1);
     }
   }
-  void add_to(int lane, float* c) const {
-    const int group = lane >> 2, in_group = lane % 4;
-    for (int i = 0; i < 4; ++i) {
-      const int row = i < 2 ? group : group + 8, column = in_group * 2 + (i & 1);
-      for (int k = 0; k < kDepth; ++k) c[i] = std::fma(left[row][k], right[k][column], c[i]);
+  void take_sums(int lane, const float* c) {
+    for (int i = 0; i < 4; ++i) sum_of(lane, i) = c[i];
+  }
+  void give_sums(int lane, float* c) {
+    for (int i = 0; i < 4; ++i) c[i] = sum_of(lane, i);
+  }
+  void multiply() {
+    for (int row = 0; row < 16; ++row) {
+      for (int k = 0; k < kDepth; ++k) {
+        const float factor = left[row][k];
+        for (int column = 0; column < 8; ++column) {
+          sums[row][column] = std::fma(factor, right[k][column], sums[row][column]);
+        }
+      }
     }
   }
+  float& sum_of(int lane, int i) {
+    const int group = lane >> 2, in_group = lane % 4;
+    return sums[i < 2 ? group : group + 8][in_group * 2 + (i & 1)];
+  }
 
-  float left[16][kDepth], right[kDepth][8];
+  float left[16][kDepth], right[kDepth][8], sums[16][8];
 };
 #endif
 }  // namespace detail
@@ -158,14 +171,16 @@ void multiply_in_warps(const Block<count>&, const Load& load, PerThread<Sums, co
       WarpFactors<m, n> factors[32];
       for (int lane = 0; lane < 32; ++lane) factors[lane] = load(first + lane, step);
       for (int i = 0; i < m; ++i) {
+        detail::WarpMatrices<T> matrices;
+        for (int lane = 0; lane < 32; ++lane) matrices.take_left(lane, factors[lane].left[i]);
         for (int j = 0; j < n; ++j) {
-          detail::WarpMatrices<T> matrices;
           for (int lane = 0; lane < 32; ++lane) {
-            matrices.take_left(lane, factors[lane].left[i]);
             matrices.take_right(lane, factors[lane].right[j]);
+            matrices.take_sums(lane, sums[first + lane].at[i][j]);
           }
+          matrices.multiply();
           for (int lane = 0; lane < 32; ++lane) {
-            matrices.add_to(lane, sums[first + lane].at[i][j]);
+            matrices.give_sums(lane, sums[first + lane].at[i][j]);
           }
         }
       }

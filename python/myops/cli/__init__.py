@@ -40,8 +40,9 @@ Debug = Annotated[
 EARLIER_NAMES = {"raise": "upgrade"}  # of commands; they still work
 
 
-def app() -> typer.Typer:
-    """The application with all commands."""
+def app(typed: str = "") -> typer.Typer:
+    """The application with all commands; or with the typed one alone, if there is such a command,
+    because it takes as long to describe all of them to typer as many a command runs."""
     found = typer.Typer(
         help="Tools around ONNX models of PyTorch, with custom operators: look into a model, "
         "change it, compare it with PyTorch, find out why it does not load.",
@@ -53,7 +54,7 @@ def app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     found.callback()(_common)
-    for name, module in commands().items():
+    for name, module in commands(typed).items():
         command = getattr(module, module.__name__.rpartition(".")[2])
         parameters = signature(command).parameters.values()
         needs_some = any(item.default is item.empty for item in parameters)
@@ -68,13 +69,14 @@ def app() -> typer.Typer:
     return found
 
 
-def commands() -> dict[str, ModuleType]:
-    """The modules of the commands, by the names that are typed."""
-    names = [item.name for item in pkgutil.iter_modules(__path__) if not item.name.startswith("_")]
-    return {
-        name.rstrip("_").replace("_", "-"): importlib.import_module(f"myops.cli.{name}")
-        for name in names
-    }
+def commands(typed: str = "") -> dict[str, ModuleType]:
+    """The modules of the commands, by the names that are typed: of all, or of the typed one."""
+    found = [item.name for item in pkgutil.iter_modules(__path__) if not item.name.startswith("_")]
+    names = {name.rstrip("_").replace("_", "-"): name for name in found}
+    wanted = EARLIER_NAMES.get(typed, typed)
+    if wanted in names:
+        names = {wanted: names[wanted]}
+    return {name: importlib.import_module(f"myops.cli.{file}") for name, file in names.items()}
 
 
 def _exit_status(module: ModuleType) -> str:
@@ -153,9 +155,10 @@ def _prints_json(options: Sequence[str]) -> bool:
 
 def _run(words: Sequence[str], debug: bool) -> int:
     """Runs a command; its exit status."""
+    typed = next((word for word in words if not word.startswith("-")), "")
     try:
         # Not in typer's standalone mode, which prints errors in frames and in colours.
-        return int(app()(words, prog_name="myops", standalone_mode=False) or 0)
+        return int(app(typed)(words, prog_name="myops", standalone_mode=False) or 0)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
@@ -165,8 +168,7 @@ def _run(words: Sequence[str], debug: bool) -> int:
             return _console.usage(error)
         if debug:
             traceback.print_exc()
-        typed = next((word for word in words if not word.startswith("-")), "")
-        known = commands().get(EARLIER_NAMES.get(typed, typed))
+        known = commands(typed).get(EARLIER_NAMES.get(typed, typed))
         text = _failures.describe(error, getattr(known, "OPTIONS", {}))
         _console.message("error", text, "bold red")
         return 2
