@@ -8,6 +8,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -244,6 +245,20 @@ def reports() -> None:
     assert was_fast("my_add")
 
 
+def without_kernel(internals: Any) -> None:
+    """The dispatcher's kernel refuses a call of an op that has none for CUDA."""
+    info, library = op_of("my_add").info, _libraries.OURS._file("torch", ImportError)
+    none = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)(lambda name: None)
+    parts = {"cuda_op": ctypes.cast(none, ctypes.c_void_p).value}
+    native = SimpleNamespace(direct=lambda given: info.native.direct({**given, **parts}))
+    described: Any = SimpleNamespace(is_prototype=False, native=native)
+    call = fast_call.caller(described, library, internals)
+    assert call is not None
+    x = torch.ones(3)
+    assert call((cuda(x), cuda(x)), {}, None) is NotImplemented
+    assert torch.equal(call((x, x), {}, None), 3 * x)
+
+
 def captures(driver: Any) -> None:
     """A call through the dispatcher loads what a fast call then uses while a graph is captured."""
     x = cuda(torch.ones(5).to(torch.int64))
@@ -259,21 +274,6 @@ def captures(driver: Any) -> None:
     fast["my_add"] = []
 
 
-def tf32() -> None:
-    """torch's flag for products is read in each call."""
-    x, weight, offset = torch.rand(1, 8, 6, 6), torch.rand(16, 8, 1, 1), torch.zeros(1, 2, 6, 6)
-    expected = myops.deform_conv2d(x, offset, weight)
-    fast["deform_conv2d"] = []
-    errors = []
-    for allowed in (False, True, False):
-        torch.backends.cuda.matmul.allow_tf32 = allowed
-        found = cpu(myops.deform_conv2d(cuda(x), cuda(offset), cuda(weight)))
-        errors.append(float((found - expected).abs().max()))
-    assert was_fast("deform_conv2d")
-    assert max(errors[0], errors[2]) < 1e-6
-    assert 1e-5 < errors[1] < 1e-2
-
-
 def main(way: str, file: str) -> None:
     internals = fast_call.INTERNALS if way == "built for this torch" else None
     torch_cuda = ctypes.CDLL(file)
@@ -284,7 +284,8 @@ def main(way: str, file: str) -> None:
     watch(internals)
     given = {"torch_cuda": torch_cuda, "driver": driver, "internals": internals}
     parts = (
-        results, out_arguments, refusals, devices, scratch, gradients, reports, captures, tf32,
+        results, out_arguments, refusals, devices, scratch, gradients, reports, captures,
+        without_kernel,
     )  # fmt: skip
     for part in parts:
         part(**{name: given[name] for name in inspect.signature(part).parameters})

@@ -117,9 +117,10 @@ def tf32() -> None:
     expected = torch.ops.myops.deform_conv2d(*inputs)
 
     def error() -> float:
-        return float(
-            (cpu(torch.ops.myops.deform_conv2d(*map(cuda, inputs))) - expected).abs().max()
-        )
+        on_device = list(map(cuda, inputs))
+        found = cpu(myops.deform_conv2d(on_device[0], on_device[2], on_device[1]))
+        assert torch.equal(found, cpu(torch.ops.myops.deform_conv2d(*on_device)))
+        return float((found - expected).abs().max())
 
     assert error() < 1e-6
     matmul.allow_tf32 = True
