@@ -18,6 +18,12 @@ void check_rule(const Op& op, const std::string& rule);
 // Whether a call computes the output (see Output::only_if).
 bool is_wanted(const Op& op, const Output& output, const ShapeContext& context);
 
+// Whether the numbers of a tensor are read before the kernel runs: those that decide a shape, and
+// the key of a random op. Such a tensor is on the CPU in calls on every device.
+inline bool is_read_early(const Op& op, size_t input) {
+  return op.declared(input).has_values || (op.is_random && input + 1 == op.inputs.size());
+}
+
 // "float16, float32 or float64"
 std::string dtype_names(const std::vector<DType>& dtypes);
 

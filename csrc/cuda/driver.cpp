@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -52,6 +54,14 @@ Context primary_context(const Driver& driver, const std::string& op, int device)
   return context;
 }
 
+// The context of the device that a call has found last: programs have one for each device, and do
+// not replace it. Null for a device behind the first ones.
+std::atomic<Context>* last_seen(int index) {
+  static std::array<std::atomic<Context>, 16> all = {};
+  const auto place = static_cast<size_t>(index);
+  return place < all.size() ? &all[place] : nullptr;
+}
+
 Driver load() {
   Driver found;
   const char* wanted = std::getenv("MYOPS_CUDA_DRIVER");
@@ -97,21 +107,26 @@ const Driver& driver_for(const std::string& op) {
   return loaded;
 }
 
-void check(const Driver& driver, const std::string& op, const std::string& tried, Result result) {
-  if (result == 0) return;
-  throw Error(str(op, ": CUDA: got ", error_text(driver, result), " from ", tried,
+void refuse(const Driver& driver, const std::string& op, const char* tried, const char* name,
+            Result result) {
+  throw Error(str(op, ": CUDA: got ", error_text(driver, result), " from ", tried, name,
                   ", expected success", advice_for(result)));
 }
 
 CurrentContext::CurrentContext(const Driver& driver, const std::string& op, int index)
     : driver_(driver) {
-  int device = 0, present = 0;
-  check(driver, op, "cuDeviceGet", driver.cuDeviceGet(&device, index));
   check(driver, op, "cuCtxGetCurrent", driver.cuCtxGetCurrent(&previous_));
   current_ = previous_;
+  std::atomic<Context>* seen = last_seen(index);
+  if (previous_ != nullptr && seen != nullptr && seen->load() == previous_) return;
+  int device = 0, present = 0;
+  check(driver, op, "cuDeviceGet", driver.cuDeviceGet(&device, index));
   if (previous_ != nullptr) {
     check(driver, op, "cuCtxGetDevice", driver.cuCtxGetDevice(&present));
-    if (present == device) return;
+    if (present == device) {
+      if (seen != nullptr) seen->store(previous_);
+      return;
+    }
   }
   current_ = primary_context(driver, op, device);
   check(driver, op, "cuCtxSetCurrent", driver.cuCtxSetCurrent(current_));

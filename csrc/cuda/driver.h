@@ -57,8 +57,15 @@ const Driver& driver();
 // Throws "op: CUDA: got ..., expected ..." unless the driver could be loaded.
 const Driver& driver_for(const std::string& op);
 
-// Throws, with what was tried, if a call of the driver has failed.
-void check(const Driver& driver, const std::string& op, const std::string& tried, Result result);
+[[noreturn]] void refuse(const Driver& driver, const std::string& op, const char* tried,
+                         const char* name, Result result);
+
+// Throws, with what was tried ("launching kernel ") and the name of what it was tried with, if a
+// call of the driver has failed.
+inline void check(const Driver& driver, const std::string& op, const char* tried, Result result,
+                  const char* name = "") {
+  if (result != 0) refuse(driver, op, tried, name, result);
+}
 
 // While this object exists, a context of the device is current in this thread: the context that was
 // current before, if it belongs to the device, or else the device's primary context, which PyTorch

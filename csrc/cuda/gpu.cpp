@@ -1,9 +1,12 @@
 // Loads CUDA sources as modules of the driver, and queues their kernels.
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "compiler.h"
@@ -18,9 +21,9 @@ constexpr int64_t kMostBlocks = 1 << 20;  // a thread takes several elements bey
 
 // A source compiled for one element type, in one context of the driver.
 struct Loaded {
-  Module module = nullptr;
-  std::mutex mutex;
-  std::map<std::string, Function> functions;
+  std::atomic<Module> module{nullptr};
+  std::mutex mutex;  // held while the module is loaded, and for `functions`
+  std::map<std::string, Function, std::less<>> functions;
 };
 
 using Key = std::tuple<Context, const char*, DType>;
@@ -81,10 +84,11 @@ Loaded& entry_of(const Key& key) {
 // One thread compiles a source, others that need it wait. Calls of loaded kernels do not wait.
 Loaded& load(const std::string& op, const Source& source, DType dtype, const Device& device,
              Context context) {
-  const Driver& loaded_driver = driver();
   Loaded& entry = entry_of({context, source.main.begin, dtype});
+  if (entry.module.load() != nullptr) return entry;
+  const Driver& loaded_driver = driver();
   const std::lock_guard<std::mutex> lock(entry.mutex);
-  if (entry.module != nullptr) return entry;
+  if (entry.module.load() != nullptr) return entry;
   if (is_captured(loaded_driver, op, static_cast<Stream>(device.stream()))) {
     throw Error(str(op, ": CUDA: got the first call for ", dtype_name(dtype),
                     " while a CUDA graph is captured, expected one before, which loads ",
@@ -94,9 +98,23 @@ Loaded& load(const std::string& op, const Source& source, DType dtype, const Dev
                         properties(loaded_driver, op, device.index()).architecture};
   const std::string code = compiled(op, request, loaded_driver.version);
   const OutsideCaptures outside(loaded_driver, op);
-  check(loaded_driver, op, str("loading ", source.main.name),
-        loaded_driver.cuModuleLoadData(&entry.module, code.data()));
+  Module module = nullptr;
+  check(loaded_driver, op, "loading ", loaded_driver.cuModuleLoadData(&module, code.data()),
+        source.main.name);
+  entry.module = module;
   return entry;
+}
+
+Function function_of(const std::string& op, Loaded& loaded, const char* name) {
+  const std::lock_guard<std::mutex> lock(loaded.mutex);
+  const auto known = loaded.functions.find(std::string_view(name));
+  if (known != loaded.functions.end()) return known->second;
+  const Driver& loaded_driver = driver();
+  const OutsideCaptures outside(loaded_driver, op);
+  Function function = nullptr;
+  check(loaded_driver, op, "looking for kernel ",
+        loaded_driver.cuModuleGetFunction(&function, loaded.module, name), name);
+  return loaded.functions.emplace(name, function).first->second;
 }
 
 DevicePointer pointer(const void* memory) {
@@ -142,26 +160,16 @@ Gpu::~Gpu() = default;
 void Gpu::launch_with(const char* name, int64_t count, int64_t threads, const void* arguments) {
   const std::string& op = context_.op_name();
   const Driver& loaded_driver = driver();
-  auto& loaded = *static_cast<Loaded*>(module_);
-  Function function = nullptr;
-  {
-    const std::lock_guard<std::mutex> lock(loaded.mutex);
-    Function& known = loaded.functions[name];
-    if (known == nullptr) {
-      const OutsideCaptures outside(loaded_driver, op);
-      check(loaded_driver, op, str("looking for kernel ", name),
-            loaded_driver.cuModuleGetFunction(&known, loaded.module, name));
-    }
-    function = known;
-  }
+  const Function function = function_of(op, *static_cast<Loaded*>(module_), name);
   const int64_t wanted = threads == 0 ? (count - 1) / kThreads + 1 : count;
   const auto blocks = static_cast<unsigned>(std::min(wanted, kMostBlocks));
   const auto each = static_cast<unsigned>(threads == 0 ? std::min(count, kThreads) : threads);
   long long all = count;
   void* parameters[] = {const_cast<void*>(arguments), &all};
-  check(loaded_driver, op, str("launching kernel ", name),
+  check(loaded_driver, op, "launching kernel ",
         loaded_driver.cuLaunchKernel(function, blocks, 1, 1, each, 1, 1, 0,
-                                     static_cast<Stream>(device_.stream()), parameters, nullptr));
+                                     static_cast<Stream>(device_.stream()), parameters, nullptr),
+        name);
 }
 
 void* Gpu::scratch_bytes(size_t bytes) {

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from cuda_stand_in import cpu, cuda, expect, memory, pretend, same
 
 import myops
-
-
-def refusal(call: Callable[[], Any]) -> str:
-    try:
-        call()
-    except RuntimeError as error:
-        return str(error)
-    raise AssertionError("no error")
-
-
-def expect(text: str, call: Callable[[], Any]) -> None:
-    got = refusal(call)
-    assert text in got, f"got {got!r}, expected {text!r}"
-
 
 # ---- A device for which no kernel exists.
 
@@ -107,85 +93,9 @@ def without_cuda() -> None:
     expect(f"resize: {lacks}", lambda: myops.resize(image, [1.0, 1.0, 2.0, 2.0]))
     expect("my_add: b: got a tensor on cpu, expected one on cuda:0, where a is",
            lambda: myops.my_add(x, torch.ones(2, 3)))  # fmt: skip
-
-
-class Device(ctypes.Structure):
-    _fields_ = (("type", ctypes.c_int32), ("index", ctypes.c_int32))
-
-
-class Managed(ctypes.Structure):
-    """The beginning of DLPack's DLManagedTensor."""
-
-    _fields_ = (("data", ctypes.c_void_p), ("device", Device))
-
-
-def moved(x: torch.Tensor, device_type: int) -> torch.Tensor:
-    """A tensor with the memory of `x`, on another device by its number in DLPack."""
-    capsule = torch.utils.dlpack.to_dlpack(x.detach())
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    managed = ctypes.cast(pointer(capsule, b"dltensor"), ctypes.POINTER(Managed)).contents
-    managed.device.type = device_type
-    return torch.utils.dlpack.from_dlpack(capsule)
-
-
-def cuda(x: torch.Tensor) -> torch.Tensor:
-    return moved(x, 2)
-
-
-def cpu(x: torch.Tensor) -> torch.Tensor:
-    return moved(x, 1)
-
-
-class Memory:
-    full = False  # of the device
-
-
-memory = Memory()
-
-
-def pretend() -> None:
-    """Makes torch's own functions on CUDA run those on the CPU."""
     torch.cuda._initialized = True
-
-    def to_cpu(item: Any) -> Any:
-        if isinstance(item, torch.device):
-            return torch.device("cpu")
-        return cpu(item) if isinstance(item, torch.Tensor) and item.is_cuda else item
-
-    def to_cuda(item: Any) -> Any:
-        return cuda(item) if isinstance(item, torch.Tensor) else item
-
-    def run(op: Any, *arguments: Any, **keywords: Any) -> Any:
-        if memory.full and op is torch.ops.aten.empty_strided.default:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        plain, named = torch.utils._pytree.tree_map(to_cpu, (arguments, keywords))
-        result = op(*plain, **named)
-        if op._schema.is_mutable:
-            return arguments[0]
-        return torch.utils._pytree.tree_map(to_cuda, result)
-
-    library = torch.library.Library("_", "IMPL")
-    library.fallback(run, "CUDA")
-    kept.append(library)
-    # clone has a kernel for all devices, which asks CUDA's library for the current device.
-    library = torch.library.Library("aten", "IMPL")
-    clone = torch.ops.aten.clone.default
-    library.impl("clone", lambda *a, **k: run(clone, *a, **k), "CUDA")
-    kept.append(library)
-
-
-kept: list[Any] = []
-
-
-def same(found: torch.Tensor, expected: torch.Tensor, bits: bool = True) -> None:
-    assert found.device.type == "cuda"
-    assert found.dtype == expected.dtype
-    assert found.stride() == expected.stride()
-    if bits:
-        assert torch.equal(cpu(found), expected)
-    else:
-        torch.testing.assert_close(cpu(found), expected, rtol=1e-5, atol=1e-5)
+    plain = cuda(torch.ones(3))  # of a fast call
+    expect(f"my_add: {lacks}", lambda: myops.my_add(plain, plain))
 
 
 def without_memory() -> None:
@@ -207,9 +117,10 @@ def tf32() -> None:
     expected = torch.ops.myops.deform_conv2d(*inputs)
 
     def error() -> float:
-        return float(
-            (cpu(torch.ops.myops.deform_conv2d(*map(cuda, inputs))) - expected).abs().max()
-        )
+        on_device = list(map(cuda, inputs))
+        found = cpu(myops.deform_conv2d(on_device[0], on_device[2], on_device[1]))
+        assert torch.equal(found, cpu(torch.ops.myops.deform_conv2d(*on_device)))
+        return float((found - expected).abs().max())
 
     assert error() < 1e-6
     matmul.allow_tf32 = True

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import warm
+
+from myops._torch import fast_call
 
 HERE = Path(__file__).parent
 STAND_INS = HERE.parents[1] / "build" / "native" / "tests" / "native" / "cuda"
 PROGRAM = HERE / "cuda_program.py"
 
 
-def run(*arguments: str, **environment: str) -> Any:
-    done = warm.run(str(PROGRAM), *arguments, env={**os.environ, **environment}, cwd=HERE)
+def run(*arguments: str, program: Path = PROGRAM, **environment: str) -> Any:
+    done = warm.run(str(program), *arguments, env={**os.environ, **environment}, cwd=HERE)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -36,14 +39,27 @@ def test_cuda_tensors_are_refused_by_a_pytorch_without_cuda() -> None:
     assert "passed: without_cuda" in run("without_cuda")
 
 
-def test_cuda_kernels_run_with_stand_ins() -> None:
+def run_with_stand_ins(*arguments: str, program: Path = PROGRAM) -> Any:
     if not (STAND_INS / "libtorch_cuda.so").is_file():
         pytest.skip("no stand-ins for CUDA: make test-native builds them")
-    passed = run(
-        "with_stand_ins",
+    return run(
+        *arguments,
         str(STAND_INS / "libtorch_cuda.so"),
+        program=program,
         MYOPS_CUDA_DRIVER=str(STAND_INS / "libmyops_fake_driver.so"),
         MYOPS_NVRTC=str(STAND_INS / "libmyops_fake_nvrtc.so"),
         MYOPS_CUDA_CACHE="",
     )
-    assert "passed: with_stand_ins" in passed
+
+
+def test_cuda_kernels_run_with_stand_ins() -> None:
+    assert "passed: with_stand_ins" in run_with_stand_ins("with_stand_ins")
+
+
+@pytest.mark.parametrize("way", ["built for this torch", "for every torch"])
+def test_fast_calls_on_cuda_equal_calls_through_the_dispatcher(way: str) -> None:
+    """Results, errors, gradients, devices, streams and memory, with and without the module built
+    for this torch."""
+    if way == "built for this torch" and fast_call.INTERNALS is None:
+        pytest.skip(f"needs myops built where torch {torch.__version__} is, which is optional")
+    assert f"passed: {way}" in run_with_stand_ins(way, program=HERE / "cuda_fast_calls.py")

@@ -2,19 +2,22 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "../../core/shape_cache.h"
+#include "../torch/cuda_call.h"
 #include "plain_arguments.h"
 
 namespace myops::fast_call {
 
 constexpr const char* kCapsuleName = "myops.fast_call";
 
-// C functions of the op's torch library (adapters/torch/services.cpp).
+// C functions of the op's torch library (adapters/torch/services.cpp, prepared.cpp, cuda_call.cpp).
 struct Services {
   void (*run_tasks)(int64_t, Runtime::Task, void*);
   void* (*new_tensor)(DType, const Shape&, const Shape&, void** data);
@@ -22,6 +25,35 @@ struct Services {
   bool (*grad_enabled)();
   bool (*find_prepared)(const Op&, const Tensors&, const Attributes&,
                         const SmallVector<const void*, 6>& tensors, Prepared&, std::string& error);
+  const Op* (*cuda_op)(const char* name);
+  CudaOutcome (*call_on_cuda)(const CudaCall&, std::string& error);
+};
+
+// A model calls an op with several shapes in turn: each of them mostly finds its own cache.
+using ShapeCaches = std::array<ShapeCache, 8>;
+
+// Those of each CUDA device, because what a kernel caches may depend on it.
+class DeviceCaches {
+ public:
+  DeviceCaches() = default;
+  ~DeviceCaches() {
+    for (const auto& caches : caches_) delete caches.load();
+  }
+  DeviceCaches(const DeviceCaches&) = delete;
+  DeviceCaches& operator=(const DeviceCaches&) = delete;
+
+  // Null for a device behind the first ones.
+  ShapeCaches* of(int32_t device) {
+    const auto index = static_cast<size_t>(device);
+    if (index >= caches_.size()) return nullptr;
+    ShapeCaches* known = caches_[index].load();
+    if (known != nullptr) return known;
+    auto made = std::make_unique<ShapeCaches>();  // any thread may make the first call
+    return caches_[index].compare_exchange_strong(known, made.get()) ? made.release() : known;
+  }
+
+ private:
+  std::array<std::atomic<ShapeCaches*>, 16> caches_ = {};
 };
 
 struct Binding;
@@ -57,7 +89,9 @@ struct Binding {
   py::dict forward_ad;                // the names of this module
   std::vector<py::object> observers;  // functions: whether something observes calls
   py::str level;
-  mutable std::array<ShapeCache, 8> last = {};
+  const Op* cuda_op;  // the op with its kernel for CUDA, or null
+  mutable ShapeCaches last = {};
+  mutable DeviceCaches last_on_cuda = {};
   py::object is_inference = {};  // method; asked of `out` only
   std::optional<Gradient> gradient = {};
   py::object constant = {};  // the type of attributes that never change, a kind of dict
@@ -81,8 +115,14 @@ struct Binding {
     return PyDict_GET_SIZE(given) == 0 ? defaults : own.emplace(plain_attributes(op, given));
   }
 
-  // A model calls an op with several shapes in turn: each of them mostly finds its own cache.
-  ShapeCache& cache_of(const Tensors& inputs) const {
+  ShapeCache& cache_of(const Tensors& inputs) const { return last[place_of(inputs)]; }
+  ShapeCache* cache_of(const Tensors& inputs, int32_t device) const {
+    ShapeCaches* caches = last_on_cuda.of(device);
+    return caches == nullptr ? nullptr : &(*caches)[place_of(inputs)];
+  }
+
+  // In ShapeCaches.
+  size_t place_of(const Tensors& inputs) const {
     uint64_t hash = 0;
     const auto mix = [&](uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15u; };
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -97,7 +137,7 @@ struct Binding {
         mix(word);
       }
     }
-    return last[hash >> 61];
+    return hash >> 61;
   }
 
   // A handle, or null if torch cannot allocate the tensor. (That of a large one is the service's,
@@ -108,6 +148,18 @@ struct Binding {
       return reader.internals->new_tensor(dtype, shape, strides, data);
     }
     return services.new_tensor(dtype, shape, strides, data);
+  }
+
+  // Increments the version by which autograd notices that a tensor was written to. False where the
+  // tensor has none.
+  bool count_write(PyObject* out) const {
+    if (reader.internals != nullptr) return reader.internals->count_write(out);
+    if (is_true(PyObject_CallOneArg(is_inference.ptr(), out))) return false;
+    const py::object outs = py::make_tuple(py::handle(out));
+    PyObject* none = PyObject_CallOneArg(bump.ptr(), outs.ptr());
+    if (none == nullptr) PyErr_Clear();
+    Py_XDECREF(none);
+    return none != nullptr;
   }
 
   // A new reference to `tensor`; the caller still owns one.
@@ -140,6 +192,8 @@ class NewTensors {
     return Tensor(data, dtype, shape, strides);
   }
   void* at(size_t output) const { return output < tensors_.size() ? tensors_[output] : nullptr; }
+  // The handles; what is put in here is owned from now on.
+  SmallVector<void*, 6>& all() { return tensors_; }
   // The caller owns the tensor from now on.
   void* take(size_t output) {
     return output < tensors_.size() ? std::exchange(tensors_[output], nullptr) : nullptr;

@@ -5,6 +5,7 @@
 
 #include "../../core/out_argument.h"
 #include "../numpy/released_gil.h"
+#include "device_call.h"
 #include "recorded_call.h"
 
 namespace myops::fast_call {
@@ -28,24 +29,12 @@ bool wraps_as_expected(const Binding& binding) {
 // of elements then ends within Python's switch interval of 5 ms.
 constexpr size_t kGilHeldBytes = 16 << 10;
 
-// Increments the version by which autograd notices that a tensor was written to. False where the
-// tensor has none.
-bool count_write(const Binding& binding, PyObject* out) {
-  if (const TorchInternals* internals = binding.reader.internals)
-    return internals->count_write(out);
-  if (is_true(PyObject_CallOneArg(binding.is_inference.ptr(), out))) return false;
-  const py::object outs = py::make_tuple(py::handle(out));
-  PyObject* none = PyObject_CallOneArg(binding.bump.ptr(), outs.ptr());
-  if (none == nullptr) PyErr_Clear();
-  Py_XDECREF(none);
-  return none != nullptr;
-}
-
 class FastCallRuntime final : public Runtime {
  public:
   // `out`: the caller's tensor for the result, or null; `out_object`: the same as a Python object.
-  FastCallRuntime(const Binding& binding, const Tensors& inputs, Tensor* out, PyObject* out_object)
-      : binding_(binding), inputs_(inputs), out_(out), out_object_(out_object), made_(binding) {
+  FastCallRuntime(const Binding& binding, const Tensors& inputs, Tensor* out, PyObject* out_object,
+                  NewTensors& made)
+      : binding_(binding), inputs_(inputs), out_(out), out_object_(out_object), made_(made) {
     for (const Tensor& input : inputs) bytes_ += byte_count(input.shape, input.dtype);
   }
   // The last step that needs Python. (A kernel that decides lengths of its outputs calls this while
@@ -77,29 +66,13 @@ class FastCallRuntime final : public Runtime {
 
   const char* name() const override { return "torch fast call"; }
 
-  // Called before Python is used again.
-  void reacquire_gil() { released_gil_.reset(); }
-
-  // Tells autograd that the first result is that of `call`.
-  void record(PyObject* inputs, const RecordedCall& call) const {
-    if (!binding_.reader.internals->record(inputs, made_.at(0), call)) {
-      throw py::error_already_set();
-    }
-  }
-
-  // None: left out.
-  py::object output(size_t index) const {
-    void* const tensor = made_.at(index);
-    return tensor != nullptr ? binding_.python_tensor(tensor) : py::none();
-  }
-
  private:
   Tensor accept(DType dtype, const Shape& shape, const Shape& strides) {
     const bool released = released_gil_.has_value();
     released_gil_.reset();
     Tensor accepted = accept_output(binding_.op, inputs_, std::move(*out_), dtype, shape, strides);
     // Last, because a call that is refused must not count as a write.
-    require_plain(count_write(binding_, out_object_));
+    require_plain(binding_.count_write(out_object_));
     if (released) begin_kernel();
     release_gil();
     return accepted;
@@ -113,7 +86,7 @@ class FastCallRuntime final : public Runtime {
   const Tensors& inputs_;
   Tensor* out_;
   PyObject* out_object_;
-  NewTensors made_;  // after a failure the GIL may still be released: no Python objects yet
+  NewTensors& made_;  // after a failure the GIL may still be released: no Python objects yet
   size_t bytes_ = 0;
   std::optional<numpy::ReleasedGil> released_gil_;
 };
@@ -145,13 +118,44 @@ Prepared find_prepared(const Binding& binding, PyObject* input_tuple, const Tens
   return prepared;
 }
 
-// Not part of call(), because its code would slow down the ops that prepare nothing.
+// Not part of call_on_cpu(), because its code would slow down the ops that prepare nothing.
 [[gnu::noinline, gnu::cold]] void invoke_prepared(const Binding& binding, PyObject* input_tuple,
                                                   const Tensors& inputs,
                                                   const Attributes& attributes,
                                                   FastCallRuntime& runtime) {
   const Prepared prepared = find_prepared(binding, input_tuple, inputs, attributes);
   invoke(binding.op, inputs, attributes, runtime, prepared.get(), &binding.cache_of(inputs));
+}
+
+void call_on_cpu(const Binding& binding, PyObject* input_tuple, const Tensors& inputs,
+                 const Attributes& attributes, Tensor* out, PyObject* out_object,
+                 NewTensors& made) {
+  FastCallRuntime runtime(binding, inputs, out, out_object, made);
+  if (binding.op.prepared_inputs.empty()) {
+    invoke(binding.op, inputs, attributes, runtime, nullptr, &binding.cache_of(inputs));
+  } else {
+    invoke_prepared(binding, input_tuple, inputs, attributes, runtime);
+  }
+}
+
+// Tells autograd that the first result is that of `call`.
+void record(const Binding& binding, PyObject* input_tuple, const NewTensors& made,
+            const RecordedCall& call) {
+  if (!binding.reader.internals->record(input_tuple, made.at(0), call)) {
+    throw py::error_already_set();
+  }
+}
+
+py::object results(const Binding& binding, const NewTensors& made) {
+  const auto output = [&](size_t index) -> py::object {
+    void* const tensor = made.at(index);
+    return tensor != nullptr ? binding.python_tensor(tensor) : py::none();  // None: left out
+  };
+  const size_t count = binding.op.outputs.size();
+  if (count == 1) return output(0);
+  py::tuple outputs(count);
+  for (size_t i = 0; i < count; ++i) outputs[i] = output(i);
+  return outputs;
 }
 
 py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribute_dict,
@@ -163,32 +167,30 @@ py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribu
   // Before the inputs: a copy-on-write tensor gets memory of its own here, and an input that is the
   // same tensor must be read at its new address.
   std::optional<Tensor> out;
+  DLDevice place_of_out{kDLCPU, 0};
   if (out_object != Py_None) {
     require_plain(binding.op.outputs.size() == 1);
-    out = binding.reader.read(out_object, true, true);
+    out = binding.reader.read(out_object, true, place_of_out, true);
   }
   const bool recorded =
       differentiable && out_object == Py_None && is_recorded(binding, input_tuple);
   PlainInputs inputs(binding.op, binding.reader, input_tuple, differentiable && !recorded);
+  require_plain(!out || inputs.device.is(place_of_out));
   std::optional<Attributes> own;
   const Attributes& given = binding.attributes_of(attribute_dict, own);
-  FastCallRuntime runtime(binding, inputs.tensors, out ? &*out : nullptr, out_object);
-  if (binding.op.prepared_inputs.empty()) {
-    invoke(binding.op, inputs.tensors, given, runtime, nullptr, &binding.cache_of(inputs.tensors));
+  Tensor* const target = out ? &*out : nullptr;
+  NewTensors made(binding);
+  if (inputs.device.index() == CallDevice::kCpu) {
+    call_on_cpu(binding, input_tuple, inputs.tensors, given, target, out_object, made);
   } else {
-    invoke_prepared(binding, input_tuple, inputs.tensors, given, runtime);
+    call_on_cuda(binding, inputs, given, target, out_object, made);
   }
-  runtime.reacquire_gil();
   if (out) return py::reinterpret_borrow<py::object>(out_object);
   if (recorded) {
-    runtime.record(input_tuple,
-                   record_call(binding, input_tuple, attribute_dict, std::move(inputs), given));
+    record(binding, input_tuple, made,
+           record_call(binding, input_tuple, attribute_dict, std::move(inputs), given));
   }
-  const size_t count = binding.op.outputs.size();
-  if (count == 1) return runtime.output(0);
-  py::tuple outputs(count);
-  for (size_t i = 0; i < count; ++i) outputs[i] = runtime.output(i);
-  return outputs;
+  return results(binding, made);
 }
 
 PyObject* call_from_python(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
@@ -237,7 +239,9 @@ py::object make_fast_call(const Op& op, const py::dict& parts) {
                           function_at<decltype(Services::new_tensor)>(parts["new_tensor"]),
                           function_at<decltype(Services::delete_tensor)>(parts["delete_tensor"]),
                           function_at<decltype(Services::grad_enabled)>(parts["grad_enabled"]),
-                          function_at<decltype(Services::find_prepared)>(parts["find_prepared"])};
+                          function_at<decltype(Services::find_prepared)>(parts["find_prepared"]),
+                          function_at<decltype(Services::cuda_op)>(parts["cuda_op"]),
+                          function_at<decltype(Services::call_on_cuda)>(parts["call_on_cuda"])};
   std::unique_ptr<Binding> binding(
       new Binding{op,
                   Attributes(op.attributes),
@@ -248,7 +252,8 @@ py::object make_fast_call(const Op& op, const py::dict& parts) {
                   parts["bump"],
                   parts["forward_ad"].attr("__dict__"),
                   parts["watchers"].cast<std::vector<py::object>>(),
-                  "_current_level"});
+                  "_current_level",
+                  services.cuda_op(op.name.c_str())});
   binding->constant = parts["constant"];
   binding->is_inference = parts["is_inference"];
   if (!wraps_as_expected(*binding)) return py::none();

@@ -1,10 +1,11 @@
 // Calls from Python on PyTorch tensors that do not go through PyTorch's dispatcher.
 //
-// For plain tensors on the CPU, while nothing differentiates, traces, transforms, profiles or
-// otherwise observes the call, the dispatcher and its Python binding have no effect but take
-// several times as long as a small op. Such a call reads the tensors through DLPack's C interface
-// and runs the kernel on PyTorch's threads. Everything else is left to the dispatcher, also the
-// refusals of dtypes and devices, so that there is one behaviour.
+// For plain tensors on the CPU or on one CUDA device, while nothing differentiates, traces,
+// transforms, profiles or otherwise observes the call, the dispatcher and its Python binding have
+// no effect but take several times as long as a small op. Such a call reads the tensors through
+// DLPack's C interface and runs the kernel on PyTorch's threads, or queues it on PyTorch's current
+// stream (device_call.h). Everything else is left to the dispatcher, also the refusals of dtypes
+// and devices, so that there is one behaviour.
 #pragma once
 
 #include "../numpy/convert.h"

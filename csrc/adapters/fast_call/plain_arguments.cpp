@@ -125,7 +125,8 @@ DLTensor TensorReader::read_through_dlpack(PyObject* object, bool differentiable
     PyErr_Clear();  // a sparse tensor, for example: the dispatcher says what is wrong with it
     throw NotPlain();
   }
-  require_plain(described.device.device_type == kDLCPU);
+  const DLDeviceType device = described.device.device_type;
+  require_plain(device == kDLCPU || device == kDLCUDA);
   if (described.dtype.code <= kDLUInt && described.dtype.bits == 8) {
     // DLPack describes integers of 1 to 7 bits, which take one byte each, as integers of 8.
     const py::object dtype = take(PyObject_GetAttrString(object, "dtype"));
@@ -148,14 +149,24 @@ Tensor tensor_of(const DLTensor& described) {
                 dtype_of(described.dtype), std::move(shape), std::move(strides));
 }
 
-Tensor TensorReader::read(PyObject* object, bool differentiable, bool written) const {
+Tensor TensorReader::read(PyObject* object, bool differentiable, DLDevice& device,
+                          bool written) const {
   DLTensor described;
   if (internals == nullptr) {
     described = read_through_dlpack(object, differentiable);
   } else {
     require_plain(internals->read(object, differentiable, written, &described));
   }
+  device = described.device;
   return tensor_of(described);
+}
+
+void PlainInputs::add(const Op& op, const TensorReader& reader, PyObject* tensor,
+                      bool differentiable) {
+  DLDevice place;
+  tensors.push_back(reader.read(tensor, differentiable, place));
+  device.add(op, tensors.size() - 1, place);
+  require_plain(op.declared(tensors.size() - 1).accepts_layout(tensors.back()));
 }
 
 PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* given,
@@ -172,8 +183,7 @@ PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* giv
       for (Py_ssize_t at = 0; at < PySequence_Fast_GET_SIZE(item); ++at) {
         PyObject* tensor = PySequence_Fast_GET_ITEM(item, at);
         kept.push_back(py::reinterpret_borrow<py::object>(tensor));
-        tensors.push_back(reader.read(tensor, differentiable));
-        require_plain(input.accepts_layout(tensors.back()));
+        add(op, reader, tensor, differentiable);
       }
     } else if (item == Py_None) {
       tensors.emplace_back();
@@ -187,8 +197,7 @@ PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* giv
         tensors.emplace_back(list.data(), DType::Float64, Shape{static_cast<int64_t>(list.size())});
       }
     } else {
-      tensors.push_back(reader.read(item, differentiable));
-      require_plain(input.accepts_layout(tensors.back()));
+      add(op, reader, item, differentiable);
       values = values || input.has_values;
     }
   }

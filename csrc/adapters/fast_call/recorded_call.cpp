@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "device_call.h"
+
 namespace myops::fast_call {
 namespace {
 
@@ -22,7 +24,7 @@ struct Call {
 // Makes new tensors, without Python.
 class NewTensorsRuntime final : public Runtime {
  public:
-  explicit NewTensorsRuntime(const Binding& binding) : binding_(binding), made_(binding) {}
+  NewTensorsRuntime(const Binding& binding, NewTensors& made) : binding_(binding), made_(made) {}
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
     return allocate_strided(output, dtype, shape, strides_for(shape, layout));
@@ -38,12 +40,21 @@ class NewTensorsRuntime final : public Runtime {
   }
   const char* name() const override { return "torch fast call"; }
 
-  void* take(size_t output) { return made_.take(output); }
-
  private:
   const Binding& binding_;
-  NewTensors made_;
+  NewTensors& made_;
 };
+
+// Runs the op that computes the gradients. False where it refuses the call.
+bool run(const Binding& binding, const CallDevice& device, const Tensors& inputs,
+         const Attributes& attributes, NewTensors& made) {
+  if (device.index() != CallDevice::kCpu) {
+    return gradients_on_cuda(binding, device.index(), inputs, attributes, made);
+  }
+  NewTensorsRuntime runtime(binding, made);
+  invoke(binding.op, inputs, attributes, runtime, nullptr, &binding.cache_of(inputs));
+  return true;
+}
 
 // The attributes of the op that computes the gradients, for one backward pass.
 Attributes with_needs(const Call& call, uint64_t needed) {
@@ -64,29 +75,34 @@ bool gradients(void* recorded, const DLTensor* tensors, uint64_t needed, void** 
   const Op& op = gradient.op.op;
   try {
     Tensors inputs;
+    CallDevice device;
     inputs.reserve(op.inputs.size());
-    inputs.push_back(tensor_of(tensors[0]));
+    const auto add = [&](const DLTensor& tensor) {
+      device.add(op, inputs.size(), tensor.device);
+      inputs.push_back(tensor_of(tensor));
+    };
+    add(tensors[0]);
     for (const int ours : gradient.inputs) {
       // The saved inputs follow one another in their order.
       const auto place = __builtin_popcountll(call.saved & (bit(ours) - 1));
-      const bool is_saved = (call.saved & bit(ours)) != 0;
-      inputs.push_back(is_saved ? tensor_of(tensors[1 + place])
-                                : call.inputs.tensors[static_cast<size_t>(ours)]);
+      if ((call.saved & bit(ours)) != 0) {
+        add(tensors[1 + place]);
+      } else {
+        inputs.push_back(call.inputs.tensors[static_cast<size_t>(ours)]);
+      }
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i].present && !op.inputs[i].accepts_layout(inputs[i])) return false;
     }
-    NewTensorsRuntime runtime(gradient.op);
-    ShapeCache& cache = gradient.op.cache_of(inputs);
-    if (gradient.needs == Gradient::kNone) {
-      invoke(op, inputs, call.attributes, runtime, nullptr, &cache);
-    } else {
-      invoke(op, inputs, with_needs(call, needed), runtime, nullptr, &cache);
-    }
+    NewTensors results(gradient.op);
+    const bool is_made = gradient.needs == Gradient::kNone
+                             ? run(gradient.op, device, inputs, call.attributes, results)
+                             : run(gradient.op, device, inputs, with_needs(call, needed), results);
+    if (!is_made) return false;
     for (size_t i = 0; i < gradient.outputs.size(); ++i) {
       const int output = gradient.outputs[i];
       if ((needed >> i & 1) != 0 && output != Gradient::kNone) {
-        made[i] = runtime.take(static_cast<size_t>(output));
+        made[i] = results.take(static_cast<size_t>(output));
       }
     }
     return true;

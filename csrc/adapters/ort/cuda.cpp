@@ -7,10 +7,6 @@
 
 namespace myops::ort {
 
-bool is_read_early(const Op& op, size_t input) {
-  return op.declared(input).has_values || (op.is_random && input + 1 == op.inputs.size());
-}
-
 CudaDevice::CudaDevice(const Api& api, ComputeContext* context, const MemoryInfo* memory)
     : api_(api), context_(context), memory_(memory) {
   check(api, api.MemoryInfoGetId(memory, &index_));

@@ -2,6 +2,7 @@
 // tensors and invoke(). A session may run it from several threads at once.
 #include <memory>
 
+#include "../../core/checks.h"
 #include "../../core/report.h"
 #include "../../core/shape_cache.h"
 #include "cuda.h"

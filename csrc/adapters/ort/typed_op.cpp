@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "../../core/checks.h"
+
 namespace myops::ort {
 namespace {
 

@@ -63,10 +63,6 @@ Status* compute(void* kernel, ComputeContext*) noexcept;
 Status* compute_on_cuda(void* kernel, ComputeContext*) noexcept;
 void destroy_kernel(void* kernel) noexcept;
 
-// cuda.cpp: whether an input's numbers are read before the kernel runs, so that they must be on the
-// CPU wherever the kernel is.
-bool is_read_early(const Op& op, size_t input);
-
 // shape_inference.cpp
 Status* infer_output_shape(const CustomOp*, ShapeInferContext*) noexcept;
 

@@ -1,14 +1,14 @@
 #include "cuda.h"
 
-#include <dlfcn.h>
 #include <torch/csrc/stable/macros.h>
 #include <torch/csrc/stable/ops.h>
 
 #include <string>
 #include <utility>
 
+#include "../../core/checks.h"
 #include "../../core/out_argument.h"
-#include "myops/cuda.h"
+#include "cuda_runtime.h"
 #include "out_argument.h"
 #include "scalar_types.h"
 
@@ -48,169 +48,42 @@ const TorchTensor* tensor_in(const Argument& argument) {
   return std::get_if<TorchTensor>(&argument);
 }
 
-// The numbers that decide a shape, and the key of a random op, are read before the kernel runs.
-bool is_read_early(const Op& op, size_t input) {
-  return op.declared(input).has_values || (op.is_random && input + 1 == op.inputs.size());
-}
-
-// Functions of torch's CUDA library, which this library must not need.
-struct TorchCuda {
-  AOTITorchError (*get_current_stream)(int32_t device, void** stream);
-  AOTITorchError (*create_guard)(int32_t device, void** guard);
-  AOTITorchError (*delete_guard)(void* guard);
-};
-
-const TorchCuda& torch_cuda(const Op& op) {
-  static const TorchCuda found = [] {
-    void* library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
-    TorchCuda functions{};
-    if (library == nullptr) return functions;
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
-    };
-    find(functions.get_current_stream, "aoti_torch_get_current_cuda_stream");
-    find(functions.create_guard, "aoti_torch_create_cuda_guard");
-    find(functions.delete_guard, "aoti_torch_delete_cuda_guard");
-    return functions;
-  }();
-  if (found.get_current_stream == nullptr || found.create_guard == nullptr ||
-      found.delete_guard == nullptr) {
-    throw Error(str(op.name,
-                    ": CUDA: got a PyTorch without CUDA, expected a build of PyTorch 2.10 or later "
-                    "with libtorch_cuda.so"));
-  }
-  return found;
-}
-
-// Whether torch.matmul of float32 uses TF32 on CUDA (torch.backends.cuda.matmul.fp32_precision and
-// allow_tf32, torch.set_float32_matmul_precision): deform_conv2d is a matrix product. The stable
-// interface has no function for this, so torch's own function is looked up by its name or, in older
-// versions, by another one. Without either, products are computed in float32, which is exact.
-bool matmul_uses_tf32() {
-  constexpr int kCuda = 1, kMatmul = 3, kTf32 = 2;  // enumerators of ATen/Context.h
-  struct Functions {
-    void* (*context)();
-    int (*precision)(const void* context, int backend, int op);
-    bool (*allows)(const void* context);
-  };
-  static const Functions found = [] {
-    Functions functions{};
-    void* library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-    if (library == nullptr) return functions;
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
-    };
-    find(functions.context, "_ZN2at13globalContextEv");
-    find(functions.precision,
-         "_ZNK2at7Context16float32PrecisionENS_14Float32BackendENS_9Float32OpE");
-    find(functions.allows, "_ZNK2at7Context15allowTF32CuBLASEv");
-    return functions;
-  }();
-  if (found.context == nullptr) return false;
-  if (found.precision != nullptr) {
-    return found.precision(found.context(), kCuda, kMatmul) == kTf32;
-  }
-  return found.allows != nullptr && found.allows(found.context());
-}
-
-// The device of the call is the current one as long as this exists.
-class DeviceGuard {
- public:
-  DeviceGuard(const TorchCuda& functions, int32_t index) : functions_(functions) {
-    TORCH_ERROR_CODE_CHECK(functions.create_guard(index, &handle_));
-  }
-  ~DeviceGuard() { (void)functions_.delete_guard(handle_); }
-  DeviceGuard(const DeviceGuard&) = delete;
-  DeviceGuard& operator=(const DeviceGuard&) = delete;
-
- private:
-  const TorchCuda& functions_;
-  void* handle_ = nullptr;
-};
-
-// All memory is that of torch's allocator, for the current stream: memory that is freed is used
-// again by work that is queued behind the work of this call.
-class CudaRuntime final : public Runtime, public cuda::Device {
+// Makes every output of the schema, and writes into the caller's tensor.
+class DispatchedRuntime final : public CudaRuntime {
  public:
   // `out`: the caller's tensor for the result, or null.
-  CudaRuntime(const Op& op, const DeviceId& device, const Tensors& inputs, TorchTensor* out)
-      : op_(op), device_(device), inputs_(inputs), out_(out) {
-    TORCH_ERROR_CODE_CHECK(torch_cuda(op).get_current_stream(device.index, &stream_));
-  }
-
-  Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
-    return allocate_strided(output, dtype, shape, strides_for(shape, layout));
-  }
-
-  Tensor allocate_strided(size_t output, DType dtype, const Shape& shape,
-                          const Shape& strides) override {
-    if (out_ != nullptr) return accept(dtype, shape, strides);
-    if (output >= outputs.size()) outputs.resize(output + 1);
-    TorchTensor& made = outputs[output].emplace(new_tensor(dtype, shape, strides));
-    return Tensor(made.mutable_data_ptr(), dtype, shape, strides);
-  }
+  DispatchedRuntime(const Op& op, const DeviceId& device, const Tensors& inputs, TorchTensor* out)
+      : CudaRuntime(op, device.index, out != nullptr),
+        device_(device),
+        inputs_(inputs),
+        out_(out) {}
 
   void leave_out(size_t output, DType dtype) override {
     (void)allocate(output, dtype, {0}, Layout::Contiguous);
   }
 
-  void run(int64_t, Task, void*) override {
-    throw Error(str(op_.name,
-                    ": parallel_for: got a call on a CUDA device, expected none: it runs "
-                    "on the CPU"));
-  }
-  const char* name() const override { return "torch cuda"; }
-
-  cuda::Device* cuda_device() override { return this; }
-  int index() const override { return device_.index; }
-  void* stream() const override { return stream_; }
-  void* scratch(size_t bytes) override {
-    scratch_.push_back(new_tensor(DType::UInt8, {static_cast<int64_t>(bytes)}, {1}));
-    return scratch_.back().mutable_data_ptr();
-  }
-  bool allow_tf32() const override { return matmul_uses_tf32(); }
-
-  std::vector<std::optional<TorchTensor>> outputs;
-
  private:
-  // Programs that try again with a smaller batch look for the text "CUDA out of memory."
-  TorchTensor new_tensor(DType dtype, const Shape& shape, const Shape& strides) const {
-    AtenTensorHandle tensor = nullptr;
-    if (aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
-                                 dtype_code(dtype), device_.type, device_.index, &tensor) != 0) {
-      throw Error(str(op_.name, ": CUDA: got no memory from torch for ", dtype_name(dtype),
-                      " of shape ", shape, " on ", name_of(device_), ", expected ",
-                      byte_count(shape, dtype),
-                      " bytes: CUDA out of memory. What torch's allocator "
-                      "says is on the standard error"));
-    }
-    return TorchTensor(tensor);
-  }
-
-  Tensor accept(DType dtype, const Shape& shape, const Shape& strides) {
+  Tensor accept(DType dtype, const Shape& shape, const Shape& strides) override {
     const DeviceId device = device_of(*out_);
     if (!(device == device_)) {
-      fail(op_.name, "out", "a tensor on " + name_of(device), "one on " + name_of(device_));
+      fail(op().name, "out", "a tensor on " + name_of(device), "one on " + name_of(device_));
     }
     const ScalarType type = scalar_type_of(out_->get());
     const std::optional<DType> got = from_scalar_type(type);
     if (!got) {
-      fail(op_.name, "out", "dtype " + scalar_type_name(type),
+      fail(op().name, "out", "dtype " + scalar_type_name(type),
            str(dtype_name(dtype), ", that of the result"));
     }
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
-    Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, strides);
-    count_write(op_, "out", *out_);
+    Tensor accepted = accept_output(op(), inputs_, std::move(out), dtype, shape, strides);
+    count_write(op(), "out", *out_);
     return accepted;
   }
 
-  const Op& op_;
   const DeviceId device_;
   const Tensors& inputs_;
   TorchTensor* out_;
-  void* stream_ = nullptr;
-  std::vector<TorchTensor> scratch_;
 };
 
 // A tensor whose layout the kernel does not accept is replaced by a copy on its device.
@@ -295,7 +168,7 @@ void call_elsewhere(const Op& op, Arguments& arguments, StableIValue* stack) {
 
   Tensors inputs;
   inputs.reserve(arguments.inputs.size());
-  CudaRuntime runtime(op, home, inputs, out ? &*out : nullptr);
+  DispatchedRuntime runtime(op, home, inputs, out ? &*out : nullptr);
   for (size_t i = 0; i < arguments.inputs.size(); ++i) {
     inputs.push_back(view(op, op.declared(i), arguments.inputs[i], runtime.budget()));
   }
@@ -304,7 +177,7 @@ void call_elsewhere(const Op& op, Arguments& arguments, StableIValue* stack) {
     attributes.set(i, std::move(arguments.attributes[i]));
   }
   invoke(cuda::on_device(op), inputs, attributes, runtime);
-  for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(*runtime.outputs[i]);
+  for (size_t i = 0; i < runtime.made(); ++i) stack[i] = from(TorchTensor(runtime.take(i)));
 }
 
 }  // namespace myops::torch_adapter

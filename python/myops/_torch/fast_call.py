@@ -30,8 +30,16 @@ _BUMP = "_increment_version"
 _LEVEL = "_current_level"  # of forward mode, in torch.autograd.forward_ad
 PRIVATE = (*_OBSERVERS, _WRAP, _BUMP)
 
-# C functions of csrc/adapters/torch/services.cpp, without the prefix "myops_".
-_SERVICES = ("run_tasks", "new_tensor", "delete_tensor", "grad_enabled", "find_prepared")
+# C functions of the library for torch (csrc/adapters/torch/), without the prefix "myops_".
+_SERVICES = (
+    "run_tasks",
+    "new_tensor",
+    "delete_tensor",
+    "grad_enabled",
+    "find_prepared",
+    "cuda_op",
+    "call_on_cuda",
+)
 
 
 class Constant(dict[str, Any]):

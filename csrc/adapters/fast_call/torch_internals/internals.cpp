@@ -20,10 +20,12 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-// The dispatch keys of an ordinary tensor on the CPU. Lazy negation, zeros without memory,
-// subclasses, wrappers of transformations and other devices add keys.
+// The dispatch keys of an ordinary tensor on the CPU, or on a CUDA device. Lazy negation, zeros
+// without memory, subclasses, wrappers of transformations and other devices add keys.
 constexpr DispatchKeySet kPlain({DispatchKey::CPU, DispatchKey::ADInplaceOrView,
                                  DispatchKey::AutogradCPU, DispatchKey::AutocastCPU});
+constexpr DispatchKeySet kPlainOnCuda({DispatchKey::CUDA, DispatchKey::ADInplaceOrView,
+                                       DispatchKey::AutogradCUDA, DispatchKey::AutocastCUDA});
 
 }  // namespace
 
@@ -37,7 +39,9 @@ bool observed() {
 }
 
 bool describe(const at::Tensor& tensor, bool differentiable, bool written, DLTensor* described) {
-  if (!tensor.defined() || !kPlain.has_all(tensor.key_set())) return false;
+  if (!tensor.defined()) return false;
+  const bool on_cuda = kPlainOnCuda.has_all(tensor.key_set());
+  if (!on_cuda && !kPlain.has_all(tensor.key_set())) return false;
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return false;
   if (differentiable && tensor.requires_grad()) return false;
   try {
@@ -52,7 +56,7 @@ bool describe(const at::Tensor& tensor, bool differentiable, bool written, DLTen
       tensor.scalar_type() != at::kByte && tensor.scalar_type() != at::kChar) {
     return false;
   }
-  described->device = {kDLCPU, 0};
+  described->device = {on_cuda ? kDLCUDA : kDLCPU, on_cuda ? tensor.get_device() : 0};
   described->ndim = static_cast<int32_t>(tensor.dim());
   described->shape = const_cast<int64_t*>(tensor.sizes().data());
   described->strides = const_cast<int64_t*>(tensor.strides().data());

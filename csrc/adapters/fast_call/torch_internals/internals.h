@@ -38,8 +38,8 @@ inline constexpr size_t kMostRecordedInputs = 64;
 struct TorchInternals {
   // Whether a mode, transformation, tracer, autocast or profiler observes calls.
   bool (*observed)();
-  // Describes a plain tensor; false for any other object. `differentiable`: a tensor that requires
-  // grad is not plain. `written`: it will be written to.
+  // Describes a plain tensor on the CPU or a CUDA device; false for any other object.
+  // `differentiable`: a tensor that requires grad is not plain. `written`: it will be written to.
   bool (*read)(PyObject* object, bool differentiable, bool written, DLTensor* described);
   // Increments the version of a tensor that read() has described; false where it has none.
   bool (*count_write)(PyObject* tensor);
@@ -58,7 +58,8 @@ struct TorchInternals {
   OwnedMemory owned_memory;
 };
 
-// The number counts up with every change of the struct, so that a module built before is not used.
-inline constexpr const char* kTorchInternals = "myops.torch_internals.5";
+// The number counts up with every change of the struct or of what a function accepts, so that a
+// module built before is not used.
+inline constexpr const char* kTorchInternals = "myops.torch_internals.6";
 
 }  // namespace myops
