@@ -27,6 +27,15 @@ struct TensorWord {
   static uint32_t of(const Get& get) {
     return static_cast<uint32_t>(T(get(0)).bits) | static_cast<uint32_t>(T(get(1)).bits) << 16;
   }
+  // Element i of a row of words.
+  static void put(uint32_t* row, int i, float value) {
+#ifdef __CUDACC__
+    reinterpret_cast<uint16_t*>(row)[i] = T(value).bits;
+#else
+    const int shift = i % 2 * 16;
+    row[i / 2] = (row[i / 2] & ~(0xffffu << shift)) | uint32_t{T(value).bits} << shift;
+#endif
+  }
   static float element(uint32_t word, int i) {
     T value;
     value.bits = static_cast<uint16_t>(word >> 16 * i);
@@ -40,6 +49,7 @@ struct TensorWord<float> {
   static uint32_t of(const Get& get) {
     return to_tf32(get(0));
   }
+  static void put(uint32_t* row, int i, float value) { row[i] = to_tf32(value); }
   static float element(uint32_t word, int) { return detail::bit_cast<float>(word); }
 };
 
@@ -134,8 +144,8 @@ struct WarpMatrices {
 }  // namespace detail
 
 // For each warp of the block: adds the products of its factors to its sums, `steps` times. Calls
-// load(thread, step), which returns the WarpFactors of a thread and may read shared memory. Then
-// all threads wait for each other, as after Block::each.
+// load(thread, step), which returns the WarpFactors of a thread and may read shared memory. The
+// threads do not wait for each other afterwards, as with Block::begin.
 //
 // `sums` is a PerThread of WarpSums<m, n>, or of what is derived from it.
 template <class T, int steps, int m, int n, int count, class Load, class Sums>
@@ -151,7 +161,6 @@ void multiply_in_warps(const Block<count>&, const Load& load, PerThread<Sums, co
       }
     }
   }
-  __syncthreads();
 #else
   for (int first = 0; first < count; first += 32) {
     for (int step = 0; step < steps; ++step) {

@@ -212,18 +212,59 @@ void test_tf32_only_if_requested() {
   }
 }
 
-// Many entries in one cell, more rows than a tile has, and many slices of pixels.
+// Many entries in one cell, more rows than a tile has, and many slices of pixels; with few outputs,
+// and with so many that products are made in tiles.
 void test_larger_deform_conv2d() {
-  for (const bool backward : {false, true}) {
-    Case made(backward ? "deform_conv2d_backward" : "deform_conv2d");
-    made.set("pads", std::vector<int64_t>{1, 1, 1, 1});
-    Random random(5);
-    if (backward) made.add_numbers(random, DType::Float32, {2, 3, 40, 40});
-    made.add_numbers(random, DType::Float32, {2, 5, 40, 40});
-    made.add_numbers(random, DType::Float32, {3, 5, 3, 3});
-    made.add_numbers(random, DType::Float32, {2, 18, 40, 40}, 100);
-    if (!backward) made.add_nothing();
+  for (const auto& [outputs, size] : {std::pair<int64_t, int64_t>(3, 40), {18, 24}}) {
+    for (const bool backward : {false, true}) {
+      Case made(backward ? "deform_conv2d_backward" : "deform_conv2d");
+      made.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+      Random random(5);
+      if (backward) made.add_numbers(random, DType::Float32, {2, outputs, size, size});
+      made.add_numbers(random, DType::Float32, {2, 5, size, size});
+      made.add_numbers(random, DType::Float32, {outputs, 5, 3, 3});
+      made.add_numbers(random, DType::Float32, {2, 18, size, size}, 100);
+      if (!backward) made.add_nothing();
+      made.add_nothing();
+      Compared compared;
+      compare(made, Wanted::Close, compared);
+    }
+  }
+}
+
+// All taps in few cells: lists that are longer than those that are not sorted.
+void test_long_lists() {
+  Case made("deform_conv2d_backward");
+  made.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  Random random(6);
+  made.add_numbers(random, DType::Float32, {2, 16, 9, 11});
+  made.add_numbers(random, DType::Float32, {2, 3, 9, 11});
+  made.add_numbers(random, DType::Float32, {16, 3, 3, 3});
+  made.add_numbers(random, DType::Float32, {2, 18, 9, 11});
+  const Tensor& offset = made.inputs.back();
+  for (int64_t i = 0; i < offset.elements(); ++i) {  // all near (4, 5)
+    const int64_t plane = i / 99 % 18, pixel = i % 99, tap = plane / 2;
+    const int64_t from = plane % 2 == 0 ? pixel / 11 - 1 + tap / 3 : pixel % 11 - 1 + tap % 3;
+    offset.as<float>()[i] += static_cast<float>((plane % 2 == 0 ? 4 : 5) - from);
+  }
+  made.add_nothing();
+  Compared compared;
+  compare(made, Wanted::Close, compared);
+}
+
+// What a mask that is not finite makes of a sample, inside of the image and outside: channels that
+// fill up a pack must not appear in a result.
+void test_infinite_masks() {
+  for (const int64_t channels : {3, 8}) {
+    Case made("deform_conv2d");
+    Random random(7);
+    made.add_integers(random, DType::Float32, {1, channels, 6, 6}, 3);
+    made.add_integers(random, DType::Float32, {16, channels, 1, 1}, 3);
+    made.add_numbers(random, DType::Float32, {1, 2, 6, 6}, 3);
     made.add_nothing();
+    made.add_numbers(random, DType::Float32, {1, 1, 6, 6});
+    const Tensor& mask = made.inputs.back();
+    for (int64_t i = 0; i < 36; i += 5) mask.as<float>()[i] = i % 2 == 0 ? INFINITY : -INFINITY;
     Compared compared;
     compare(made, Wanted::Close, compared);
   }
@@ -390,6 +431,8 @@ int main(int count, char** arguments) {
   test_products_of_integers();
   test_tf32_only_if_requested();
   test_larger_deform_conv2d();
+  test_long_lists();
+  test_infinite_masks();
   test_lists_and_optional_outputs();
   test_random_numbers();
   test_unsupported_ops_and_calls_are_refused();

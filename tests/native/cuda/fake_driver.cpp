@@ -123,6 +123,8 @@ struct SharedMemory {
 #define MYOPS_FAKE_TYPES Half, BFloat16, float, double
 #include "deform_conv2d/cuda/forward.h"
 #include "deform_conv2d/cuda/gradients.h"
+#include "deform_conv2d/cuda/packing.h"
+#include "deform_conv2d/cuda/tile_gradients.h"
 #include "deform_conv2d/cuda/transposed.h"
 #include "deform_conv2d/cuda/weights.h"
 #undef MYOPS_FAKE_TYPES

@@ -5,4 +5,4 @@
 #define MYOPS_DEFORM_TENSOR
 #include "deform_conv2d/cuda/forward.h"
 
-MYOPS_BLOCK_KERNEL(deform_tensor, DeformForward, ForwardTensorShared, deform_tensor)
+MYOPS_BLOCK_KERNEL(deform_tensor, DeformForwardTile, ForwardTensorShared, deform_tensor)

@@ -1,13 +1,12 @@
 // A product of matrices. Each block computes a tile of kRows x kColumns elements of the result: it
 // copies one piece of both factors after another, kDepth rows of each, into shared memory, and its
-// threads add the products of these pieces to their sums. FmaProduct multiplies in the type of the
-// sums, TensorProduct on tensor cores. Used where a product has many rows; with few rows, most of a
-// tile would be empty.
+// threads add the products of these pieces to their sums. While it multiplies one piece, the next
+// one is on its way to the registers. FmaProduct multiplies in the type of the sums, TensorProduct
+// on tensor cores. Used where a product has many rows; with few rows, most of a tile would be
+// empty.
 //
-// Both have the type Sums, of one thread; fill_left and fill_right, which call value(d, i) once for
-// each d below `depth` and each row or column i (neighbouring threads have neighbouring d if
-// `along_depth`, otherwise neighbouring i); multiply, which adds the product of the two pieces to
-// the sums; and each_sum.
+// A thread copies one unit of each factor and piece: Pack<T>::kCount elements that are neighbours
+// in memory, along the side of the tile (of rows, or of columns) or along the depth.
 #pragma once
 
 #include "myops/device.h"
@@ -18,142 +17,143 @@ namespace myops::deform_kernels {
 struct Tile {
   static constexpr int kThreads = 256;
   static constexpr int kRows = 64, kColumns = 64;
+  static constexpr int kSide = 64;  // both
 };
 
 inline int64_t tiles(int64_t length, int64_t each) { return (length + each - 1) / each; }
 
+enum class Along { Side, Depth };
+
+// The first element of a thread's unit.
+struct Unit {
+  int d, i;
+  bool exists;  // there are fewer units than threads where elements are narrow
+};
+
 // `kDepth` rows of both factors, the left one transposed.
 template <class A>
-struct FmaFactors {
-  static constexpr int kDepth = 16;
-  static constexpr int kGap = 4;  // so that a column of `left` or `right` is in several banks
-  A left[kDepth][Tile::kRows + kGap];
-  A right[kDepth][Tile::kColumns + kGap];
+struct alignas(16) FmaFactors {
+  static constexpr int kDepth = 64 / sizeof(A) < 16 ? 8 : 16;
+  static constexpr int kGap = Pack<A>::kCount;  // so that a column is in several banks
+  using Side = A[kDepth][Tile::kSide + kGap];
+  Side left, right;
 };
 
 // Each thread multiplies kEach x kEach elements of the result.
-template <class A>
+template <class T, class A>
 struct FmaProduct {
-  static constexpr int kDepth = FmaFactors<A>::kDepth, kEach = 4;
+  using Factors = FmaFactors<A>;
+  using Side = typename Factors::Side;
+  static constexpr bool kTensor = false;
+  static constexpr int kUnit = Pack<T>::kCount;
+  static constexpr int kDepth = Factors::kDepth, kEach = 4;
+  static constexpr int kRun = kEach;  // elements of a row of the result that a thread has
   static_assert(Tile::kRows * Tile::kColumns == kEach * kEach * Tile::kThreads, "all of a tile");
 
   struct Sums {
     A at[kEach][kEach];
-    void add(const Sums& other) {
-      for (int e = 0; e < kEach * kEach; ++e)
-        at[e / kEach][e % kEach] += other.at[e / kEach][e % kEach];
-    }
   };
 
-  template <class Put>
-  static void fill(int thread, int depth, bool along_depth, const Put& put) {
-    constexpr int kSide = Tile::kRows;
-    static_assert(Tile::kRows == Tile::kColumns, "both factors have as many");
-    for (int e = thread; e < kDepth * kSide; e += Tile::kThreads) {
-      const int d = along_depth ? e % kDepth : e / kSide;
-      const int i = along_depth ? e / kDepth : e % kSide;
-      if (d < depth) put(d, i);
+  template <Along along>
+  static void store(Side& side, const Unit& unit, const A* values) {
+    if constexpr (along == Along::Depth) {
+      for (int v = 0; v < kUnit; ++v) side[unit.d + v][unit.i] = values[v];
+    } else {
+      constexpr int kCount = Pack<A>::kCount;
+      for (int v = 0; v < kUnit; v += kCount) {
+        Pack<A> pack;
+        for (int w = 0; w < kCount; ++w) pack.at[w] = values[v + w];
+        *reinterpret_cast<Pack<A>*>(&side[unit.d][unit.i + v]) = pack;
+      }
     }
   }
-  template <class Value>
-  static void fill_left(FmaFactors<A>& factors, int thread, int depth, bool along_depth,
-                        const Value& value) {
-    fill(thread, depth, along_depth, [&](int d, int i) { factors.left[d][i] = value(d, i); });
-  }
-  template <class Value>
-  static void fill_right(FmaFactors<A>& factors, int thread, int depth, bool along_depth,
-                         const Value& value) {
-    fill(thread, depth, along_depth, [&](int d, int i) { factors.right[d][i] = value(d, i); });
+
+  // Of a row of a factor.
+  struct Four {
+    A at[kEach];
+  };
+  static Four four(const A* from) {
+    constexpr int kCount = Pack<A>::kCount;
+    Four found;
+    for (int v = 0; v < kEach; v += kCount) {
+      const Pack<A> pack = *reinterpret_cast<const Pack<A>*>(from + v);
+      for (int w = 0; w < kCount; ++w) found.at[v + w] = pack.at[w];
+    }
+    return found;
   }
 
   template <class B, class AllSums>
-  static void multiply(const B& block, const FmaFactors<A>& factors, int depth, AllSums& sums) {
-    block.each([&](int thread) {
+  static void multiply(const B& block, const Factors& factors, AllSums& sums) {
+    block.begin([&](int thread) {
       const int row = row_of(thread), column = column_of(thread);
-      for (int d = 0; d < depth; ++d) {
-        A left[kEach], right[kEach];
-        for (int i = 0; i < kEach; ++i) {
-          left[i] = factors.left[d][row + i];
-          right[i] = factors.right[d][column + i];
-        }
+      for (int d = 0; d < kDepth; ++d) {
+        const Four left = four(&factors.left[d][row]), right = four(&factors.right[d][column]);
         for (int i = 0; i < kEach; ++i) {
           for (int j = 0; j < kEach; ++j) {
             A& sum = sums[thread].at[i][j];
-            sum = std::fma(left[i], right[j], sum);
+            sum = std::fma(left.at[i], right.at[j], sum);
           }
         }
       }
     });
   }
 
-  // Calls use(row, column, sum) for the elements of a thread that are inside the result.
+  // Calls use(row, column, kRun sums) for the elements of a thread.
   template <class Use>
-  static void each_sum(int thread, const Sums& sums, int64_t rows, int64_t columns,
-                       const Use& use) {
-    for (int i = 0; i < kEach; ++i) {
-      for (int j = 0; j < kEach; ++j) {
-        const int row = row_of(thread) + i, column = column_of(thread) + j;
-        if (row < rows && column < columns) use(row, column, sums.at[i][j]);
-      }
-    }
+  static void each_run(int thread, const Sums& sums, const Use& use) {
+    for (int i = 0; i < kEach; ++i) use(row_of(thread) + i, column_of(thread), sums.at[i]);
   }
 
-  // Where the elements of a thread are in the tile.
-  static int row_of(int thread) { return thread / (Tile::kColumns / kEach) * kEach; }
-  static int column_of(int thread) { return thread % (Tile::kColumns / kEach) * kEach; }
+  // Where the elements of a thread are: a warp has 16 rows and 32 columns, so that what it reads of
+  // a row of either factor is in different banks.
+  static int row_of(int thread) { return thread / 64 * 16 + thread % 32 / 8 * 4; }
+  static int column_of(int thread) { return thread / 32 % 2 * 32 + thread % 8 * 4; }
 };
 
 // Words (TensorWord) of both factors: those of a row of the left one, and of a column of the right
 // one, are neighbours.
-struct TensorFactors {
+struct alignas(16) TensorFactors {
   static constexpr int kWords = 16;
   static constexpr int kGap = 4;  // so that what a warp reads at once is in 32 banks
-  uint32_t left[Tile::kRows][kWords + kGap];
-  uint32_t right[Tile::kColumns][kWords + kGap];
+  using Side = uint32_t[Tile::kSide][kWords + kGap];
+  Side left, right;
 };
 
 // Each warp multiplies 16 rows and 32 columns of the result. What is no element of T is rounded to
 // it (float32: to TF32) before it is multiplied; sums are float32.
 template <class T>
 struct TensorProduct {
+  using Factors = TensorFactors;
+  using Side = Factors::Side;
+  static constexpr bool kTensor = true;
+  static constexpr int kUnit = Pack<T>::kCount;
   static constexpr int kWords = TensorFactors::kWords;
   static constexpr int kElements = TensorWord<T>::kElements;
   static constexpr int kDepth = kWords * kElements;
   static constexpr int kAcross = 4;  // products of 8 columns of a warp
+  static constexpr int kRun = 2;
   static constexpr int kWarpColumns = 8 * kAcross, kWarpsAcross = Tile::kColumns / kWarpColumns;
   static_assert(Tile::kRows * kWarpsAcross == 16 * Tile::kThreads / 32, "all of a tile");
 
-  struct Sums : WarpSums<1, kAcross> {
-    void add(const Sums& other) {
-      for (int e = 0; e < 4 * kAcross; ++e) this->at[0][e / 4][e % 4] += other.at[0][e / 4][e % 4];
-    }
-  };
+  using Sums = WarpSums<1, kAcross>;
 
-  template <int side, class Value>
-  static void fill(uint32_t (&words)[side][kWords + TensorFactors::kGap], int thread, int depth,
-                   bool along_depth, const Value& value) {
-    for (int e = thread; e < kWords * side; e += Tile::kThreads) {
-      const int word = along_depth ? e % kWords : e / side;
-      const int i = along_depth ? e / kWords : e % side;
-      words[i][word] = TensorWord<T>::of([&](int element) {
-        const int d = word * kElements + element;
-        return d < depth ? value(d, i) : 0.0f;
-      });
+  template <Along along>
+  static void store(Side& side, const Unit& unit, const float* values) {
+    if constexpr (along == Along::Side) {
+      for (int v = 0; v < kUnit; ++v) TensorWord<T>::put(side[unit.i + v], unit.d, values[v]);
+    } else {
+      constexpr int kCount = Pack<uint32_t>::kCount;
+      static_assert(kUnit == kCount * kElements, "a pack of words");
+      Pack<uint32_t> pack;
+      for (int w = 0; w < kCount; ++w) {
+        pack.at[w] = TensorWord<T>::of([&](int e) { return values[w * kElements + e]; });
+      }
+      *reinterpret_cast<Pack<uint32_t>*>(&side[unit.i][unit.d / kElements]) = pack;
     }
-  }
-  template <class Value>
-  static void fill_left(TensorFactors& factors, int thread, int depth, bool along_depth,
-                        const Value& value) {
-    fill(factors.left, thread, depth, along_depth, value);
-  }
-  template <class Value>
-  static void fill_right(TensorFactors& factors, int thread, int depth, bool along_depth,
-                         const Value& value) {
-    fill(factors.right, thread, depth, along_depth, value);
   }
 
   template <class B, class AllSums>
-  static void multiply(const B& block, const TensorFactors& factors, int, AllSums& sums) {
+  static void multiply(const B& block, const TensorFactors& factors, AllSums& sums) {
     multiply_in_warps<T, kWords / 8, 1, kAcross>(
         block,
         [&](int thread, int step) {
@@ -175,14 +175,12 @@ struct TensorProduct {
   }
 
   template <class Use>
-  static void each_sum(int thread, const Sums& sums, int64_t rows, int64_t columns,
-                       const Use& use) {
+  static void each_run(int thread, const Sums& sums, const Use& use) {
     const int lane = thread % 32;
-    for (int j = 0; j < kAcross; ++j) {
-      for (int i = 0; i < 4; ++i) {
-        const int row = row_of(thread) + sum_row(lane, i);
-        const int column = column_of(thread) + 8 * j + sum_column(lane, i);
-        if (row < rows && column < columns) use(row, column, sums.at[0][j][i]);
+    for (int i = 0; i < 4; i += kRun) {
+      for (int j = 0; j < kAcross; ++j) {
+        use(row_of(thread) + sum_row(lane, i), column_of(thread) + 8 * j + sum_column(lane, i),
+            &sums.at[0][j][i]);
       }
     }
   }
@@ -190,6 +188,87 @@ struct TensorProduct {
   // Where the elements of a thread's warp are in the tile.
   static int row_of(int thread) { return thread / 32 / kWarpsAcross * 16; }
   static int column_of(int thread) { return thread / 32 % kWarpsAcross * kWarpColumns; }
+};
+
+// The unit of a thread; neighbouring threads have neighbouring units.
+template <class Product, Along along>
+Unit unit_of(int thread) {
+  constexpr int kUnit = Product::kUnit;
+  constexpr int kAcross = (along == Along::Side ? Tile::kSide : Product::kDepth) / kUnit;
+  constexpr int kUnits = Tile::kSide * Product::kDepth / kUnit;
+  static_assert(kUnits <= Tile::kThreads, "a unit of each thread");
+  const int first = thread % kAcross * kUnit, second = thread / kAcross;
+  const bool exists = thread < kUnits;
+  return along == Along::Side ? Unit{second, first, exists} : Unit{first, second, exists};
+}
+
+// Adds the product of two factors with `depth` rows, which Left and Right copy: load(d, i), for a
+// unit with d < depth, returns what is read from memory; values(what, d, i, values) turns it into
+// numbers. Both may read shared memory, which must not change until the end.
+template <class A, class Product, class B, class Left, class Right, class Sums>
+void add_product(const B& block, typename Product::Factors* factors, int32_t depth,
+                 const Left& left, const Right& right, Sums& sums) {
+  struct Staged {
+    typename Left::Loaded left;
+    typename Right::Loaded right;
+  };
+  constexpr int kDepth = Product::kDepth, kUnit = Product::kUnit;
+  PerThread<Staged, B::kThreads> staged;
+  const auto load = [&](int thread, int32_t first) {
+    const Unit l = unit_of<Product, Left::kAlong>(thread);
+    const Unit r = unit_of<Product, Right::kAlong>(thread);
+    if (l.exists) staged[thread].left = left.load(first + l.d, l.i, first + l.d < depth);
+    if (r.exists) staged[thread].right = right.load(first + r.d, r.i, first + r.d < depth);
+  };
+  const auto store = [&](int thread, int32_t first, typename Product::Factors& to) {
+    const Unit l = unit_of<Product, Left::kAlong>(thread);
+    const Unit r = unit_of<Product, Right::kAlong>(thread);
+    A values[kUnit];
+    if (l.exists) {
+      left.values(staged[thread].left, first + l.d, l.i, first + l.d < depth, values);
+      Product::template store<Left::kAlong>(to.left, l, values);
+    }
+    if (r.exists) {
+      right.values(staged[thread].right, first + r.d, r.i, first + r.d < depth, values);
+      Product::template store<Right::kAlong>(to.right, r, values);
+    }
+  };
+  if (depth <= 0) return;
+  block.each([&](int thread) {
+    load(thread, 0);
+    store(thread, 0, factors[0]);
+  });
+  int now = 0;
+  for (int32_t first = 0; first < depth; first += kDepth) {
+    const int32_t next = first + kDepth;
+    const bool more = next < depth;
+    if (more) block.begin([&](int thread) { load(thread, next); });
+    Product::multiply(block, factors[now], sums);
+    now = 1 - now;
+    block.each([&](int thread) {
+      if (more) store(thread, next, factors[now]);
+    });
+  }
+}
+
+// Packs of a matrix in memory: element (d, i) is at d * depth_stride + i * side_stride, with one of
+// them 1. `side`: how many i exist; what is outside is 0.
+template <class T, class A, Along along>
+struct PackLoader {
+  static constexpr Along kAlong = along;
+  using Loaded = Pack<T>;
+  const T* from;
+  int64_t stride;
+  int32_t side;
+
+  Pack<T> load(int32_t d, int32_t i, bool exists) const {
+    if (!exists || i >= side) return {};
+    const T* at = along == Along::Side ? from + d * stride + i : from + i * stride + d;
+    return *reinterpret_cast<const Pack<T>*>(at);
+  }
+  void values(const Pack<T>& loaded, int32_t, int32_t, bool, A* values) const {
+    for (int v = 0; v < Pack<T>::kCount; ++v) values[v] = static_cast<A>(loaded.at[v]);
+  }
 };
 
 }  // namespace myops::deform_kernels

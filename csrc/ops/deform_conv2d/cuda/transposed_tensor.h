@@ -5,4 +5,5 @@
 #define MYOPS_DEFORM_TENSOR
 #include "deform_conv2d/cuda/transposed.h"
 
-MYOPS_BLOCK_KERNEL(transposed_tensor, DeformTransposed, TransposedTensorShared, transposed_tensor)
+MYOPS_BLOCK_KERNEL(transposed_tensor, DeformTransposedTile, TransposedTensorShared,
+                   transposed_tensor)

@@ -5,4 +5,4 @@
 #define MYOPS_DEFORM_TENSOR
 #include "deform_conv2d/cuda/weights.h"
 
-MYOPS_BLOCK_KERNEL(weights_tensor, DeformWeights, WeightsTensorShared, weights_tensor)
+MYOPS_BLOCK_KERNEL(weights_tensor, DeformWeightsTile, WeightsTensorShared, weights_tensor)

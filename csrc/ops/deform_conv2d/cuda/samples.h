@@ -1,0 +1,78 @@
+// Samples of X as a factor of a product in tiles: columns of parts (shape.h) times pixels.
+#pragma once
+
+#include "deform_conv2d/cuda/shape.h"
+#include "deform_conv2d/cuda/tile_product.h"
+
+namespace myops::deform_kernels {
+
+// Neighbouring elements that are written together.
+template <class T, int count>
+struct alignas(sizeof(T) * count < 16 ? sizeof(T) * count : 16) Run {
+  T at[count];
+};
+
+// What a block of threads shares. One sampler serves all channels of a part.
+template <class A, class Factors>
+struct SampledParts {
+  static constexpr int kSamplers = 256;
+  Factors factors[2];
+  Taken<A> samplers[kSamplers];
+};
+
+// Pixel `at` of an image; one that does not exist samples 0.
+template <class T, class A>
+Taken<A> taken_if(const DeformInputs& inputs, const DeformShape& shape, int32_t weights,
+                  const Pixel& at, int32_t part, int32_t tap) {
+  if (at.n < shape.batch && at.pixel < shape.pixels) {
+    return taken<T, A>(inputs, shape, weights, at.n, part, tap, at.pixel);
+  }
+  return {{kOutside, kOutside, kOutside, kOutside}, {}};
+}
+
+// The samples of columns and pixels: columns along the depth (forward), or along the side, in which
+// case the depth are pixels (the gradient of W). `samplers` are [taps, pixels].
+template <class T, class A, Along along>
+struct SampleLoader {
+  static constexpr Along kAlong = along;
+  using Loaded = CornerPacks<T>;
+  const DeformShape* shape;
+  const void* X;  // packed
+  const Taken<A>* samplers;
+  int32_t pixels;       // of `samplers`
+  int32_t first, last;  // columns along the side: the first one of the tile, counted from the first
+                        // tap of `samplers`, and the end of those that exist
+
+  struct Place {
+    const Taken<A>* sampler;
+    int32_t channel;
+    bool exists;
+  };
+  Place place(int32_t d, int32_t i, bool exists) const {
+    const int32_t column = along == Along::Depth ? d : first + i;
+    const int32_t pixel = along == Along::Depth ? i : d;
+    if (along == Along::Side) exists = exists && column < last;
+    const int32_t tap = divided(column, shape->by_channels);
+    return {samplers + tap * pixels + pixel, column - tap * shape->padded_channels, exists};
+  }
+
+  CornerPacks<T> load(int32_t d, int32_t i, bool exists) const {
+    const Place at = place(d, i, exists);
+    if (!at.exists) return {};
+    return corner_packs<T>(X, at.sampler->at, at.channel / Pack<T>::kCount);
+  }
+  void values(const CornerPacks<T>& loaded, int32_t d, int32_t i, bool exists, A* values) const {
+    const Place at = place(d, i, exists);
+    if (!at.exists) {
+      for (int v = 0; v < Pack<T>::kCount; ++v) values[v] = 0;
+      return;
+    }
+    sample_packs<T, A>(loaded, at.sampler->weights, values);
+    if (shape->channels == shape->padded_channels) return;
+    for (int v = 0; v < Pack<T>::kCount; ++v) {
+      if (at.channel + v >= shape->channels) values[v] = 0;  // not NaN where weights are not finite
+    }
+  }
+};
+
+}  // namespace myops::deform_kernels
