@@ -94,6 +94,7 @@ struct DeformTileTerm {
 };
 struct DeformForwardTile {
   static constexpr int kThreads = deform_kernels::Tile::kThreads, kBlocks = 4;
+  static constexpr int kNarrow = 32;  // columns of the tiles of deform_narrow
   DeformInputs inputs;
   DeformShape shape;
   DeformTileTerm terms[3];
@@ -107,9 +108,10 @@ struct DeformForwardTile {
 
 namespace deform_kernels {
 
-inline int64_t forward_blocks(const DeformShape& shape) {
+// In tiles of so many columns.
+inline int64_t forward_blocks(const DeformShape& shape, int64_t columns) {
   return shape.groups * tiles(shape.outputs, Tile::kRows) *
-         tiles(int64_t{shape.batch} * shape.padded_pixels, Tile::kColumns);
+         tiles(int64_t{shape.batch} * shape.padded_pixels, columns);
 }
 
 // `count` neighbouring sums of an output, from pixel p of all images on.
@@ -141,7 +143,11 @@ void write_outputs(const DeformForwardTile& arguments, int32_t o, int32_t p, con
 }  // namespace deform_kernels
 
 template <class A>
-using ForwardShared = deform_kernels::SampledParts<A, deform_kernels::FmaFactors<A>>;
+using ForwardShared =
+    deform_kernels::SampledParts<A, deform_kernels::FmaFactors<A, deform_kernels::Tile::kColumns>>;
+template <class A>
+using ForwardNarrowShared =
+    deform_kernels::SampledParts<A, deform_kernels::FmaFactors<A, DeformForwardTile::kNarrow>>;
 template <class A>
 using ForwardTensorShared = deform_kernels::SampledParts<A, deform_kernels::TensorFactors>;
 
@@ -149,14 +155,15 @@ template <class T, class A, class Product, class B, class Shared>
 void deform_product(const DeformForwardTile& arguments, const B& block, int64_t i, Shared& shared) {
   using deform_kernels::Along;
   using deform_kernels::Tile;
-  constexpr int kTaps = Shared::kSamplers / Tile::kColumns;  // whose samplers are stored at a time
+  constexpr int kTaps =
+      Shared::kSamplers / Product::kColumns;  // whose samplers are stored at a time
   const DeformShape& shape = arguments.shape;
   const auto tile = static_cast<uint32_t>(i),
              row_tiles = static_cast<uint32_t>(arguments.row_tiles);
   const auto groups = static_cast<uint32_t>(shape.groups);
   const auto row = static_cast<int32_t>(tile % row_tiles) * Tile::kRows;
   const auto group = static_cast<int32_t>(tile / row_tiles % groups);
-  const auto first = static_cast<int32_t>(tile / row_tiles / groups) * Tile::kColumns;
+  const auto first = static_cast<int32_t>(tile / row_tiles / groups) * Product::kColumns;
   const int32_t columns = shape.columns();
   PerThread<typename Product::Sums, B::kThreads> sums;
   for (int term = 0; term < arguments.term_count; ++term) {
@@ -167,15 +174,15 @@ void deform_product(const DeformForwardTile& arguments, const B& block, int64_t 
       for (int32_t tap = 0; tap < shape.taps; tap += kTaps) {
         const int32_t taps = smaller(kTaps, shape.taps - tap);
         block.each([&](int thread) {
-          for (int e = thread; e < taps * Tile::kColumns; e += B::kThreads) {
-            const auto at = deform_kernels::pixel_of(shape, first + e % Tile::kColumns);
-            shared.samplers[e] = deform_kernels::taken_if<T, A>(arguments.inputs, shape, of.weights,
-                                                                at, part, tap + e / Tile::kColumns);
+          for (int e = thread; e < taps * Product::kColumns; e += B::kThreads) {
+            const auto at = deform_kernels::pixel_of(shape, first + e % Product::kColumns);
+            shared.samplers[e] = deform_kernels::taken_if<T, A>(
+                arguments.inputs, shape, of.weights, at, part, tap + e / Product::kColumns);
           }
         });
         const int32_t q = tap * shape.padded_channels;
         const deform_kernels::SampleLoader<T, A, Along::Depth> right{
-            &shape, of.X, shared.samplers, Tile::kColumns, 0, 0};
+            &shape, of.X, shared.samplers, Product::kColumns, 0, 0};
         const int32_t depth = taps * shape.padded_channels;
         if constexpr (Product::kTensor) {
           const deform_kernels::PackLoader<T, A, Along::Depth> left{
@@ -205,6 +212,12 @@ void deform_tile(const DeformForwardTile& arguments, const B& block, int64_t i,
   deform_product<T, A, deform_kernels::FmaProduct<T, A>>(arguments, block, i, shared);
 }
 template <class T, class A, class B>
+void deform_narrow(const DeformForwardTile& arguments, const B& block, int64_t i,
+                   ForwardNarrowShared<A>& shared) {
+  using Product = deform_kernels::FmaProduct<T, A, DeformForwardTile::kNarrow>;
+  deform_product<T, A, Product>(arguments, block, i, shared);
+}
+template <class T, class A, class B>
 void deform_tensor(const DeformForwardTile& arguments, const B& block, int64_t i,
                    ForwardTensorShared<A>& shared) {
   deform_product<T, A, deform_kernels::TensorProduct<T>>(arguments, block, i, shared);
@@ -212,7 +225,7 @@ void deform_tensor(const DeformForwardTile& arguments, const B& block, int64_t i
 
 }  // namespace myops
 
-#ifndef MYOPS_DEFORM_TENSOR  // forward_tensor.h has the other kernel
+#ifndef MYOPS_DEFORM_VARIANT  // forward_tensor.h and forward_narrow.h have the other kernels
 MYOPS_KERNEL(deform_direct, DeformForward, deform_direct)
 MYOPS_BLOCK_KERNEL(deform_tile, DeformForwardTile, ForwardShared, deform_tile)
 #endif

@@ -15,11 +15,14 @@ size_t sum_size(DType dtype) { return dtype == DType::Float64 ? sizeof(double) :
 void run_forward(const KernelContext& context, const DeformForward& arguments) {
   const DeformSizes& sizes = arguments.inputs.sizes;
   if (arguments.Y.data == nullptr) return;
-  const Products products = products_of(context, sizes);
+  Products products = products_of(context, sizes, false);
+  if (products == Products::Few && !fits_few(arguments.inputs)) products = Products::Direct;
   context.report(name_of(products), "Y");
   if (products == Products::Direct) {
     gpu_with(context, "forward.h")
         .launch("deform_direct", deform_kernels::direct_threads(sizes), arguments);
+  } else if (products == Products::Few) {
+    forward_few(context, arguments);
   } else {
     forward_tiles(context, arguments, products);
   }
@@ -166,7 +169,7 @@ void run_gradients(const KernelContext& context, const DeformInputs& inputs, con
     gradients.run(wanted.X, wanted.offset, wanted.mask);
     if (wanted.weights) gradients.run_weights(wanted.W, wanted.column);
   };
-  const Products products = products_of(context, inputs.sizes);
+  const Products products = products_of(context, inputs.sizes, true);
   if (products == Products::Direct) {
     run(DirectGradients(context, inputs, products, grad, direct, changed));
   } else {

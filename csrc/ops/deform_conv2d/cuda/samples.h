@@ -6,12 +6,6 @@
 
 namespace myops::deform_kernels {
 
-// Neighbouring elements that are written together.
-template <class T, int count>
-struct alignas(sizeof(T) * count < 16 ? sizeof(T) * count : 16) Run {
-  T at[count];
-};
-
 // What a block of threads shares. One sampler serves all channels of a part.
 template <class A, class Factors>
 struct SampledParts {

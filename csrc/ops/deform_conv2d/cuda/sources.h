@@ -10,8 +10,9 @@ namespace myops::deform {
 // `main`: the file's name in this folder.
 cuda::Gpu gpu_with(const KernelContext& context, const char* main);
 
-enum class Products { Direct, Tiles, TensorCores };
-Products products_of(const KernelContext& context, const DeformSizes& sizes);
+enum class Products { Direct, Few, Tiles, TensorCores };
+// `gradient`: of the gradients of X, offset, mask and W.
+Products products_of(const KernelContext& context, const DeformSizes& sizes, bool gradient);
 const char* name_of(Products products);  // as in reports
 
 // The most bytes for the products of some rows, and for the slices of the gradient of W. It is

@@ -9,14 +9,16 @@
 namespace myops {
 
 struct DeformTileGradients {
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = 256, kBlocks = 4;
+  static constexpr int kAcross = 32, kPacks = 8;                  // of a block of gather_packs
   static constexpr int kLanes = 8, kEntries = kThreads / kLanes;  // of a block of add_channels
   DeformLists lists;
-  const void *X, *X_direction;   // packed
-  const void *direct, *changed;  // T' and T of the rows from first_row on; null: 0
-  int32_t block, blocks;         // channels of a row, rows of a part
-  int32_t packs;                 // of A, of a block
-  Divisor by_packs, by_all_blocks, by_blocks;
+  const void *X, *X_direction;         // packed
+  const void *direct, *changed;        // T' and T of the rows from first_row on; null: 0
+  int32_t block, blocks;               // channels of a row, rows of a part
+  int32_t packs;                       // of A, of a block
+  int32_t gather_across, gather_down;  // blocks of threads of gather_packs, of a row
+  Divisor by_all_blocks, by_blocks;
   int32_t first_row, rows, all_blocks;  // all_blocks: rows of an image
   // F_j and H_j of each entry, [entries, 4], where the rows of an offset group are not all there;
   // null: they always are.
@@ -25,37 +27,27 @@ struct DeformTileGradients {
   DeformResult grad_X, grad_offset, grad_mask;
 };
 
-// A pack of elements of the gradient of X, in the rows whose products are there: the sum over the
-// taps of its four cells of a_j T' + b_j T.
-template <class T, class A>
-void gather_packs(const DeformTileGradients& arguments, int64_t i) {
+// A block of threads handles kAcross elements of an image plane times kPacks packs of channels.
+template <class A>
+struct GatherShared {
+  // Written as they are summed, and read along the planes.
+  A sums[DeformTileGradients::kPacks * Pack<A>::kCount][DeformTileGradients::kAcross + 1];
+};
+
+namespace deform_kernels {
+
+inline int64_t gather_blocks(const DeformTileGradients& arguments) {
+  return int64_t{arguments.rows} * arguments.gather_across * arguments.gather_down;
+}
+
+// The sums of a pack of channels over the lists of an element's four cells.
+template <class A>
+void gather_lists(const DeformTileGradients& arguments, int32_t cell, const Pack<A>* direct,
+                  const Pack<A>* changed, A* sums) {
   constexpr int kCount = Pack<A>::kCount;
   const DeformLists& lists = arguments.lists;
-  const DeformShape& shape = lists.shape;
-  const auto thread = static_cast<int32_t>(i);
-  const int32_t pixel_plane = divided(thread, arguments.by_packs);
-  const int32_t pack = thread - pixel_plane * arguments.packs;
-  const int32_t line = divided(pixel_plane, shape.by_width);
-  const int32_t x = pixel_plane - line * shape.width, row = divided(line, shape.by_height);
-  const int32_t y = line - row * shape.height;
-  const int32_t n = divided(arguments.first_row + row, arguments.by_all_blocks);
-  const int32_t of_image = arguments.first_row + row - n * arguments.all_blocks;
-  const int32_t part = divided(of_image, arguments.by_blocks);
-  const int32_t channel = (of_image - part * arguments.blocks) * arguments.block + pack * kCount;
-  if (channel >= shape.channels) return;
-  const int32_t cell = deform_kernels::first_cell(shape, n, part / shape.parts_of_offsets) +
-                       (y + 1) * (shape.width + 1) + x + 1;
-  const int64_t size = int64_t{shape.padded_pixels} * shape.taps * arguments.packs;
-  const auto products = [&](const void* all) {
-    return static_cast<const Pack<A>*>(all) + row * size + pack;
-  };
-  const Pack<A>* direct = arguments.direct != nullptr ? products(arguments.direct) : nullptr;
-  const Pack<A>* changed = arguments.changed != nullptr && lists.changes != nullptr
-                               ? products(arguments.changed)
-                               : nullptr;
-  A sums[kCount] = {};
   for (int j = 0; j < 4; ++j) {  // the elements are corner j of this cell
-    const int32_t from = cell - j / 2 * (shape.width + 1) - j % 2;
+    const int32_t from = cell - j / 2 * (lists.shape.width + 1) - j % 2;
     const int32_t begin = lists.start[from], end = begin + lists.count[from];
     const auto add = [&](const Pack<A>* all, const void* weights) {
       const A* factors = static_cast<const A*>(weights) + j;
@@ -68,11 +60,61 @@ void gather_packs(const DeformTileGradients& arguments, int64_t i) {
     if (direct != nullptr) add(direct, lists.masked);
     if (changed != nullptr) add(changed, lists.changes);
   }
-  for (int v = 0; v < kCount; ++v) {
-    if (channel + v >= shape.channels) break;
-    deform_kernels::write<T, A>(arguments.grad_X, n, part * shape.channels + channel + v, y, x,
-                                sums[v]);
-  }
+}
+
+}  // namespace deform_kernels
+
+// Elements of the gradient of X, in the rows whose products are there: sums over the taps of their
+// four cells of a_j T' + b_j T.
+template <class T, class A, class B>
+void gather_packs(const DeformTileGradients& arguments, const B& block, int64_t i,
+                  GatherShared<A>& shared) {
+  constexpr int kCount = Pack<A>::kCount, kPacks = DeformTileGradients::kPacks;
+  constexpr int kAcross = DeformTileGradients::kAcross;
+  const DeformLists& lists = arguments.lists;
+  const DeformShape& shape = lists.shape;
+  const auto tile = static_cast<uint32_t>(i);
+  const auto down = static_cast<uint32_t>(arguments.gather_down);
+  const auto across = static_cast<uint32_t>(arguments.gather_across);
+  const auto first_pack = static_cast<int32_t>(tile % down) * kPacks;
+  const auto first = static_cast<int32_t>(tile / down % across) * kAcross;
+  const auto row = static_cast<int32_t>(tile / down / across);
+  const int32_t n = divided(arguments.first_row + row, arguments.by_all_blocks);
+  const int32_t of_image = arguments.first_row + row - n * arguments.all_blocks;
+  const int32_t part = divided(of_image, arguments.by_blocks);
+  const int32_t in_part = (of_image - part * arguments.blocks) * arguments.block;
+  const int32_t elements = shape.height * shape.width;
+  block.each([&](int thread) {  // neighbouring threads have neighbouring packs
+    const int32_t place = first + thread / kPacks, pack = first_pack + thread % kPacks;
+    if (place >= elements || pack >= arguments.packs) return;
+    const int32_t y = divided(place, shape.by_width), x = place - y * shape.width;
+    const int32_t cell = deform_kernels::first_cell(shape, n, part / shape.parts_of_offsets) +
+                         (y + 1) * (shape.width + 1) + x + 1;
+    const int64_t begin = int64_t{row} * shape.padded_pixels * shape.taps * arguments.packs + pack;
+    const auto products = [&](const void* all) {
+      return all != nullptr ? static_cast<const Pack<A>*>(all) + begin : nullptr;
+    };
+    A sums[kCount] = {};
+    deform_kernels::gather_lists<A>(
+        arguments, cell, products(arguments.direct),
+        products(lists.changes != nullptr ? arguments.changed : nullptr), sums);
+    for (int v = 0; v < kCount; ++v) {
+      shared.sums[thread % kPacks * kCount + v][thread / kPacks] = sums[v];
+    }
+  });
+  block.each([&](int thread) {  // neighbouring threads have neighbouring elements
+    const int32_t place = first + thread % kAcross;
+    if (place >= elements) return;
+    const int32_t y = divided(place, shape.by_width), x = place - y * shape.width;
+    T* to = static_cast<T*>(arguments.grad_X.data) + n * arguments.grad_X.stride[0] +
+            y * arguments.grad_X.stride[2] + x * arguments.grad_X.stride[3];
+    for (int c = thread / kAcross; c < kPacks * kCount; c += B::kThreads / kAcross) {
+      const int32_t in_block = first_pack * kCount + c, channel = in_part + in_block;
+      if (in_block >= arguments.block || channel >= shape.channels) return;
+      to[(part * shape.channels + channel) * arguments.grad_X.stride[1]] =
+          static_cast<T>(shared.sums[c][thread % kAcross]);
+    }
+  });
 }
 
 // A block of threads handles kEntries pixels of a tap, with kLanes threads for each.
@@ -251,5 +293,5 @@ void add_channels(const DeformTileGradients& arguments, const B& block, int64_t 
 
 }  // namespace myops
 
-MYOPS_KERNEL(gather_packs, DeformTileGradients, gather_packs)
+MYOPS_BLOCK_KERNEL(gather_packs, DeformTileGradients, GatherShared, gather_packs)
 MYOPS_BLOCK_KERNEL(add_channels, DeformTileGradients, AddChannelsShared, add_channels)

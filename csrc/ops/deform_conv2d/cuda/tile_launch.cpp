@@ -18,28 +18,63 @@ int64_t size_of_sum(const KernelContext& context) {
 
 }  // namespace
 
-void forward_tiles(const KernelContext& context, const DeformForward& from, Products products) {
+namespace {
+
+// The terms of a forward product, in order: add(W, X, weights).
+template <class Add>
+void each_term(const DeformForward& from, const Add& add) {
   const DeformInputs& inputs = from.inputs;
-  const bool tensor = products == Products::TensorCores;
-  Packing packing(context, inputs.sizes);
-  const DeformShape& shape = packing.shape();
-  DeformForwardTile arguments{};
-  arguments.inputs = inputs;
-  arguments.shape = shape;
-  const void *X = nullptr, *direction = nullptr;
   for (int32_t term = 0; term < from.term_count; ++term) {
-    const bool changes = from.terms[term].column == deform_kernels::kChange;
-    const void* W = packing.weights(from.terms[term].W, !tensor, shape.padded_channels, 1);
-    const auto add = [&](const DeformTensor& image, const void*& packed, int32_t weights) {
-      if (packed == nullptr) packed = packing.image(image);
-      arguments.terms[arguments.term_count++] = {W, packed, weights};
-    };
-    if (!changes) add(inputs.X, X, deform_kernels::kMasked);
-    if (changes && inputs.shifted()) add(inputs.X, X, deform_kernels::kChanges);
-    if (changes && inputs.X_direction.data != nullptr) {
-      add(inputs.X_direction, direction, deform_kernels::kMasked);
+    const DeformTensor& W = from.terms[term].W;
+    if (from.terms[term].column == deform_kernels::kValue) {
+      add(W, inputs.X, deform_kernels::kMasked);
+      continue;
+    }
+    if (inputs.shifted()) add(W, inputs.X, deform_kernels::kChanges);
+    if (inputs.X_direction.data != nullptr) {
+      add(W, inputs.X_direction, deform_kernels::kMasked);
     }
   }
+}
+
+}  // namespace
+
+void forward_few(const KernelContext& context, const DeformForward& from) {
+  Packing packing(context, from.inputs.sizes);
+  const DeformShape& shape = packing.shape();
+  DeformFewOutputs arguments{};
+  arguments.inputs = from.inputs;
+  arguments.shape = shape;
+  each_term(from, [&](const DeformTensor& W, const DeformTensor& X, int32_t weights) {
+    const void* packed = packing.weights(W, true, shape.padded_channels, 1);
+    arguments.terms[arguments.term_count++] = {packed, X, weights};
+  });
+  arguments.runs =
+      static_cast<int32_t>(deform_kernels::tiles(shape.outputs, DeformFewOutputs::kOutputs));
+  arguments.by_runs = divisor_of(arguments.runs);
+  arguments.by_groups = divisor_of(shape.groups);
+  arguments.bias = from.bias;
+  arguments.bias_stride = from.bias_stride;
+  arguments.Y = from.Y;
+  gpu_with(context, "few_outputs.h")
+      .launch("deform_few", int64_t{shape.batch} * shape.groups * arguments.runs * shape.pixels,
+              arguments);
+}
+
+void forward_tiles(const KernelContext& context, const DeformForward& from, Products products) {
+  const bool tensor = products == Products::TensorCores;
+  Packing packing(context, from.inputs.sizes);
+  const DeformShape& shape = packing.shape();
+  DeformForwardTile arguments{};
+  arguments.inputs = from.inputs;
+  arguments.shape = shape;
+  const void* images[2] = {};  // copies of X and X'
+  each_term(from, [&](const DeformTensor& W, const DeformTensor& X, int32_t weights) {
+    const void*& image = images[&X == &from.inputs.X ? 0 : 1];
+    if (image == nullptr) image = packing.image(X);
+    const void* packed = packing.weights(W, !tensor, shape.padded_channels, 1);
+    arguments.terms[arguments.term_count++] = {packed, image, weights};
+  });
   arguments.row_tiles =
       static_cast<int32_t>(deform_kernels::tiles(shape.outputs, deform_kernels::Tile::kRows));
   arguments.bias = from.bias;
@@ -50,9 +85,16 @@ void forward_tiles(const KernelContext& context, const DeformForward& from, Prod
   arguments.whole = shape.pixels % kRun == 0 && shape.padded_pixels == shape.pixels &&
                     stride[3] == 1 && stride[2] == shape.out_width && stride[1] % kRun == 0 &&
                     stride[0] % kRun == 0 && reinterpret_cast<uintptr_t>(from.Y.data) % 16 == 0;
-  gpu_with(context, tensor ? "forward_tensor.h" : "forward.h")
-      .launch_blocks(tensor ? "deform_tensor" : "deform_tile",
-                     deform_kernels::forward_blocks(shape), arguments);
+  // Every sum is the same in tiles of either width.
+  const int64_t wide = deform_kernels::forward_blocks(shape, deform_kernels::Tile::kColumns);
+  if (tensor) {
+    gpu_with(context, "forward_tensor.h").launch_blocks("deform_tensor", wide, arguments);
+  } else if (wide < cuda::properties(context).multiprocessors) {
+    const int64_t blocks = deform_kernels::forward_blocks(shape, DeformForwardTile::kNarrow);
+    gpu_with(context, "forward_narrow.h").launch_blocks("deform_narrow", blocks, arguments);
+  } else {
+    gpu_with(context, "forward.h").launch_blocks("deform_tile", wide, arguments);
+  }
 }
 
 TileGradients::TileGradients(const KernelContext& context, const DeformInputs& inputs,
@@ -122,17 +164,20 @@ void TileGradients::run_rows(cuda::Gpu& gpu, bool positions) {
   const int64_t block = deform_kernels::tiles(padded / pack, blocks) * pack;
   const int64_t row_bytes = of_pack * (block / pack);
   const int64_t all_blocks = shape.parts * blocks, all = shape.batch * all_blocks;
-  // Threads of gather_packs have numbers of 32 bits.
-  const int64_t row_threads = int64_t{shape.height} * shape.width * (block * size_ / 16);
-  const int64_t fitting =
-      std::max<int64_t>(std::min(kProductBytes / row_bytes, (int64_t{1} << 30) / row_threads), 1);
+  const int64_t across =
+      deform_kernels::tiles(shape.height * shape.width, DeformTileGradients::kAcross);
+  const int64_t down = deform_kernels::tiles(block * size_ / 16, DeformTileGradients::kPacks);
+  // Blocks of threads have numbers of 32 bits.
+  const int64_t fitting = std::max<int64_t>(
+      std::min(kProductBytes / row_bytes, (int64_t{1} << 30) / (across * down)), 1);
   const int64_t passes = deform_kernels::tiles(all, fitting);
   const int64_t most = deform_kernels::tiles(all, passes);
   arguments_.block = static_cast<int32_t>(block);
   arguments_.blocks = static_cast<int32_t>(blocks);
   arguments_.packs = static_cast<int32_t>(block * size_ / 16);
   arguments_.all_blocks = static_cast<int32_t>(all_blocks);
-  arguments_.by_packs = divisor_of(arguments_.packs);
+  arguments_.gather_across = static_cast<int32_t>(across);
+  arguments_.gather_down = static_cast<int32_t>(down);
   arguments_.by_blocks = divisor_of(blocks);
   arguments_.by_all_blocks = divisor_of(all_blocks);
   arguments_.tiles =
@@ -162,7 +207,7 @@ void TileGradients::run_rows(cuda::Gpu& gpu, bool positions) {
     multiply(direct, arguments_.direct);
     multiply(changed, arguments_.changed);
     if (arguments_.grad_X.data != nullptr) {
-      gpu.launch("gather_packs", arguments_.rows * row_threads, arguments_);
+      gpu.launch_blocks("gather_packs", deform_kernels::gather_blocks(arguments_), arguments_);
     }
     if (positions) {
       gpu.launch_blocks("add_channels", deform_kernels::channel_blocks(arguments_), arguments_);

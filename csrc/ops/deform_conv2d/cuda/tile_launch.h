@@ -2,6 +2,7 @@
 // tiles are read from.
 #pragma once
 
+#include "few_outputs.h"
 #include "forward.h"
 #include "packing.h"
 #include "sources.h"
@@ -13,6 +14,9 @@ namespace myops::deform {
 
 // Whether every number that these kernels compute has 32 bits, and no tensor is empty.
 bool fits_tiles(const DeformSizes& sizes, DType dtype);
+
+// Whether, in addition, the places within a plane of X and X' have 32 bits.
+bool fits_few(const DeformInputs& inputs);
 
 // G, with its pixels next to each other.
 struct TileGrad {
@@ -40,6 +44,7 @@ class Packing {
   DeformShape shape_;
 };
 
+void forward_few(const KernelContext& context, const DeformForward& arguments);
 void forward_tiles(const KernelContext& context, const DeformForward& arguments, Products products);
 
 // The gradients of X, offset, mask and W: as DirectGradients.

@@ -46,12 +46,21 @@ bool fits_tiles(const DeformSizes& sizes, DType dtype) {
          small({sizes.height, sizes.width, channels}) && small({channels, sizes.taps}) &&
          small({sizes.batch, pixels + pack}) && small({sizes.batch, sizes.outputs}) &&
          small({sizes.batch, sizes.offset_groups, entries}) &&
+         small({sizes.batch, sizes.outputs, pixels}) &&
          small({sizes.outputs + sizes.groups * pack, up(part, pack),
                 sizes.channels / sizes.groups / part, sizes.taps}) &&
          small({sizes.out_height, sizes.stride_y}) && small({sizes.out_width, sizes.stride_x}) &&
          small({kernel_height, sizes.dilation_y}) &&
          small({sizes.kernel_width, sizes.dilation_x}) && small({std::abs(sizes.pad_top)}) &&
          small({std::abs(sizes.pad_left)});
+}
+
+bool fits_few(const DeformInputs& inputs) {
+  const auto fits = [&](const DeformTensor& X) {
+    return X.data == nullptr ||
+           (small({inputs.sizes.height, X.stride[2]}) && small({inputs.sizes.width, X.stride[3]}));
+  };
+  return fits(inputs.X) && fits(inputs.X_direction);
 }
 
 Packing::Packing(const KernelContext& context, const DeformSizes& sizes)

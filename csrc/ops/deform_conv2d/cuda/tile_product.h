@@ -17,12 +17,17 @@ namespace myops::deform_kernels {
 struct Tile {
   static constexpr int kThreads = 256;
   static constexpr int kRows = 64, kColumns = 64;
-  static constexpr int kSide = 64;  // both
 };
 
 inline int64_t tiles(int64_t length, int64_t each) { return (length + each - 1) / each; }
 
 enum class Along { Side, Depth };
+
+// Neighbouring elements that are read or written together.
+template <class T, int count>
+struct alignas(sizeof(T) * count < 16 ? sizeof(T) * count : 16) Run {
+  T at[count];
+};
 
 // The first element of a thread's unit.
 struct Unit {
@@ -31,30 +36,30 @@ struct Unit {
 };
 
 // `kDepth` rows of both factors, the left one transposed.
-template <class A>
+template <class A, int columns>
 struct alignas(16) FmaFactors {
   static constexpr int kDepth = 64 / sizeof(A) < 16 ? 8 : 16;
   static constexpr int kGap = Pack<A>::kCount;  // so that a column is in several banks
-  using Side = A[kDepth][Tile::kSide + kGap];
-  Side left, right;
+  A left[kDepth][Tile::kRows + kGap], right[kDepth][columns + kGap];
 };
 
-// Each thread multiplies kEach x kEach elements of the result.
-template <class T, class A>
+// Each thread multiplies kEach x kRun elements of the result. With fewer columns there are more
+// tiles.
+template <class T, class A, int columns = Tile::kColumns>
 struct FmaProduct {
-  using Factors = FmaFactors<A>;
-  using Side = typename Factors::Side;
+  using Factors = FmaFactors<A, columns>;
   static constexpr bool kTensor = false;
+  static constexpr int kColumns = columns;
   static constexpr int kUnit = Pack<T>::kCount;
   static constexpr int kDepth = Factors::kDepth, kEach = 4;
-  static constexpr int kRun = kEach;  // elements of a row of the result that a thread has
-  static_assert(Tile::kRows * Tile::kColumns == kEach * kEach * Tile::kThreads, "all of a tile");
+  static constexpr int kRun = columns / 16;  // elements of a row of the result that a thread has
+  static_assert(Tile::kRows * columns == kEach * kRun * Tile::kThreads, "all of a tile");
 
   struct Sums {
-    A at[kEach][kEach];
+    A at[kEach][kRun];
   };
 
-  template <Along along>
+  template <Along along, class Side>
   static void store(Side& side, const Unit& unit, const A* values) {
     if constexpr (along == Along::Depth) {
       for (int v = 0; v < kUnit; ++v) side[unit.d + v][unit.i] = values[v];
@@ -68,28 +73,15 @@ struct FmaProduct {
     }
   }
 
-  // Of a row of a factor.
-  struct Four {
-    A at[kEach];
-  };
-  static Four four(const A* from) {
-    constexpr int kCount = Pack<A>::kCount;
-    Four found;
-    for (int v = 0; v < kEach; v += kCount) {
-      const Pack<A> pack = *reinterpret_cast<const Pack<A>*>(from + v);
-      for (int w = 0; w < kCount; ++w) found.at[v + w] = pack.at[w];
-    }
-    return found;
-  }
-
   template <class B, class AllSums>
   static void multiply(const B& block, const Factors& factors, AllSums& sums) {
     block.begin([&](int thread) {
       const int row = row_of(thread), column = column_of(thread);
       for (int d = 0; d < kDepth; ++d) {
-        const Four left = four(&factors.left[d][row]), right = four(&factors.right[d][column]);
+        const auto left = *reinterpret_cast<const Run<A, kEach>*>(&factors.left[d][row]);
+        const auto right = *reinterpret_cast<const Run<A, kRun>*>(&factors.right[d][column]);
         for (int i = 0; i < kEach; ++i) {
-          for (int j = 0; j < kEach; ++j) {
+          for (int j = 0; j < kRun; ++j) {
             A& sum = sums[thread].at[i][j];
             sum = std::fma(left.at[i], right.at[j], sum);
           }
@@ -104,10 +96,10 @@ struct FmaProduct {
     for (int i = 0; i < kEach; ++i) use(row_of(thread) + i, column_of(thread), sums.at[i]);
   }
 
-  // Where the elements of a thread are: a warp has 16 rows and 32 columns, so that what it reads of
-  // a row of either factor is in different banks.
-  static int row_of(int thread) { return thread / 64 * 16 + thread % 32 / 8 * 4; }
-  static int column_of(int thread) { return thread / 32 % 2 * 32 + thread % 8 * 4; }
+  // Where the elements of a thread are: a warp has 16 rows and half of the columns, so that what it
+  // reads of a row of either factor is in different banks.
+  static int row_of(int thread) { return thread / 64 * 16 + thread % 32 / 8 * kEach; }
+  static int column_of(int thread) { return thread / 32 % 2 * (columns / 2) + thread % 8 * kRun; }
 };
 
 // Words (TensorWord) of both factors: those of a row of the left one, and of a column of the right
@@ -115,8 +107,7 @@ struct FmaProduct {
 struct alignas(16) TensorFactors {
   static constexpr int kWords = 16;
   static constexpr int kGap = 4;  // so that what a warp reads at once is in 32 banks
-  using Side = uint32_t[Tile::kSide][kWords + kGap];
-  Side left, right;
+  uint32_t left[Tile::kRows][kWords + kGap], right[Tile::kColumns][kWords + kGap];
 };
 
 // Each warp multiplies 16 rows and 32 columns of the result. What is no element of T is rounded to
@@ -124,8 +115,8 @@ struct alignas(16) TensorFactors {
 template <class T>
 struct TensorProduct {
   using Factors = TensorFactors;
-  using Side = Factors::Side;
   static constexpr bool kTensor = true;
+  static constexpr int kColumns = Tile::kColumns;
   static constexpr int kUnit = Pack<T>::kCount;
   static constexpr int kWords = TensorFactors::kWords;
   static constexpr int kElements = TensorWord<T>::kElements;
@@ -137,7 +128,7 @@ struct TensorProduct {
 
   using Sums = WarpSums<1, kAcross>;
 
-  template <Along along>
+  template <Along along, class Side>
   static void store(Side& side, const Unit& unit, const float* values) {
     if constexpr (along == Along::Side) {
       for (int v = 0; v < kUnit; ++v) TensorWord<T>::put(side[unit.i + v], unit.d, values[v]);
@@ -191,11 +182,11 @@ struct TensorProduct {
 };
 
 // The unit of a thread; neighbouring threads have neighbouring units.
-template <class Product, Along along>
+template <class Product, Along along, int side>
 Unit unit_of(int thread) {
   constexpr int kUnit = Product::kUnit;
-  constexpr int kAcross = (along == Along::Side ? Tile::kSide : Product::kDepth) / kUnit;
-  constexpr int kUnits = Tile::kSide * Product::kDepth / kUnit;
+  constexpr int kAcross = (along == Along::Side ? side : Product::kDepth) / kUnit;
+  constexpr int kUnits = side * Product::kDepth / kUnit;
   static_assert(kUnits <= Tile::kThreads, "a unit of each thread");
   const int first = thread % kAcross * kUnit, second = thread / kAcross;
   const bool exists = thread < kUnits;
@@ -215,14 +206,14 @@ void add_product(const B& block, typename Product::Factors* factors, int32_t dep
   constexpr int kDepth = Product::kDepth, kUnit = Product::kUnit;
   PerThread<Staged, B::kThreads> staged;
   const auto load = [&](int thread, int32_t first) {
-    const Unit l = unit_of<Product, Left::kAlong>(thread);
-    const Unit r = unit_of<Product, Right::kAlong>(thread);
+    const Unit l = unit_of<Product, Left::kAlong, Tile::kRows>(thread);
+    const Unit r = unit_of<Product, Right::kAlong, Product::kColumns>(thread);
     if (l.exists) staged[thread].left = left.load(first + l.d, l.i, first + l.d < depth);
     if (r.exists) staged[thread].right = right.load(first + r.d, r.i, first + r.d < depth);
   };
   const auto store = [&](int thread, int32_t first, typename Product::Factors& to) {
-    const Unit l = unit_of<Product, Left::kAlong>(thread);
-    const Unit r = unit_of<Product, Right::kAlong>(thread);
+    const Unit l = unit_of<Product, Left::kAlong, Tile::kRows>(thread);
+    const Unit r = unit_of<Product, Right::kAlong, Product::kColumns>(thread);
     A values[kUnit];
     if (l.exists) {
       left.values(staged[thread].left, first + l.d, l.i, first + l.d < depth, values);

@@ -60,7 +60,8 @@ struct TransposedParts {
   Factors factors[2];
 };
 template <class A>
-using TransposedShared = TransposedParts<deform_kernels::FmaFactors<A>>;
+using TransposedShared =
+    TransposedParts<deform_kernels::FmaFactors<A, deform_kernels::Tile::kColumns>>;
 template <class A>
 using TransposedTensorShared = TransposedParts<deform_kernels::TensorFactors>;
 
@@ -128,7 +129,7 @@ void transposed_tensor(const DeformTransposedTile& arguments, const B& block, in
 
 }  // namespace myops
 
-#ifndef MYOPS_DEFORM_TENSOR  // transposed_tensor.h has the other kernel
+#ifndef MYOPS_DEFORM_VARIANT  // transposed_tensor.h has the other kernel
 MYOPS_KERNEL(transposed_direct, DeformTransposed, transposed_direct)
 MYOPS_BLOCK_KERNEL(transposed_tile, DeformTransposedTile, TransposedShared, transposed_tile)
 #endif

@@ -181,7 +181,8 @@ void add_run(const A* sums, int32_t existing, bool add, A* to) {
 }  // namespace deform_kernels
 
 template <class A>
-using WeightsShared = deform_kernels::SampledParts<A, deform_kernels::FmaFactors<A>>;
+using WeightsShared =
+    deform_kernels::SampledParts<A, deform_kernels::FmaFactors<A, deform_kernels::Tile::kColumns>>;
 template <class A>
 using WeightsTensorShared = deform_kernels::SampledParts<A, deform_kernels::TensorFactors>;
 
@@ -279,7 +280,7 @@ void add_tile_slices(const DeformWeightsTile& arguments, int64_t i) {
 
 }  // namespace myops
 
-#ifndef MYOPS_DEFORM_TENSOR  // weights_tensor.h has the other kernel
+#ifndef MYOPS_DEFORM_VARIANT  // weights_tensor.h has the other kernel
 MYOPS_KERNEL(weights_direct, DeformWeights, weights_direct)
 MYOPS_KERNEL(add_slices, DeformWeights, add_slices)
 MYOPS_BLOCK_KERNEL(weights_tile, DeformWeightsTile, WeightsShared, weights_tile)
