@@ -6,6 +6,31 @@
 
 namespace myops::deform_kernels {
 
+// The elements of a pack.
+template <class T, class A>
+void convert_pack(const Words& loaded, A* values) {
+  for (int v = 0; v < Pack<T>::kCount; ++v) values[v] = element_of<T, A>(loaded, v);
+}
+
+// Packs of a matrix in memory: element (d, i) is at d * stride + i, or at i * stride + d along the
+// depth. `side`: how many i exist; what is outside is 0.
+template <class T, class A, Along along>
+struct PackLoader {
+  static constexpr Along kAlong = along;
+  using Loaded = Words;
+  const T* from;
+  int64_t stride;
+  int32_t side;
+
+  Words load(int32_t d, int32_t i, bool exists) const {
+    if (!exists || i >= side) return {};
+    return words_at(along == Along::Side ? from + d * stride + i : from + i * stride + d, 0);
+  }
+  void values(const Words& loaded, int32_t, int32_t, bool, A* values) const {
+    convert_pack<T, A>(loaded, values);
+  }
+};
+
 // What a block of threads shares. One sampler serves all channels of a part.
 template <class A, class Factors>
 struct SampledParts {
@@ -29,7 +54,7 @@ Taken<A> taken_if(const DeformInputs& inputs, const DeformShape& shape, int32_t 
 template <class T, class A, Along along>
 struct SampleLoader {
   static constexpr Along kAlong = along;
-  using Loaded = CornerPacks<T>;
+  using Loaded = CornerPacks;
   const DeformShape* shape;
   const void* X;  // packed
   const Taken<A>* samplers;
@@ -50,12 +75,12 @@ struct SampleLoader {
     return {samplers + tap * pixels + pixel, column - tap * shape->padded_channels, exists};
   }
 
-  CornerPacks<T> load(int32_t d, int32_t i, bool exists) const {
+  CornerPacks load(int32_t d, int32_t i, bool exists) const {
     const Place at = place(d, i, exists);
     if (!at.exists) return {};
-    return corner_packs<T>(X, at.sampler->at, at.channel / Pack<T>::kCount);
+    return corner_packs(X, at.sampler->at, at.channel / Pack<T>::kCount);
   }
-  void values(const CornerPacks<T>& loaded, int32_t d, int32_t i, bool exists, A* values) const {
+  void values(const CornerPacks& loaded, int32_t d, int32_t i, bool exists, A* values) const {
     const Place at = place(d, i, exists);
     if (!at.exists) {
       for (int v = 0; v < Pack<T>::kCount; ++v) values[v] = 0;

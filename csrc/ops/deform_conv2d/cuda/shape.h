@@ -7,6 +7,7 @@
 #pragma once
 
 #include "deform_conv2d/cuda/positions.h"
+#include "myops/tensor_cores.h"
 
 namespace myops {
 
@@ -103,30 +104,49 @@ Taken<A> taken(const DeformInputs& inputs, const DeformShape& shape, int32_t wei
   return made;
 }
 
-// The packs of an image at the four corners; 0 outside.
-template <class T>
-struct CornerPacks {
-  Pack<T> at[4];
-};
-template <class T>
-Pack<T> pack_at(const void* packs, uint32_t place) {
-  return static_cast<const Pack<T>*>(packs)[place];
+// A pack of elements as it is read: GPUs take elements of 16 bits from words as they convert them.
+using Words = Pack<uint32_t>;
+inline Words words_at(const void* from, int64_t pack) {
+#ifdef __CUDACC__
+  return static_cast<const Words*>(from)[pack];
+#else  // not the type of what was stored there
+  Words words;
+  std::memcpy(&words, static_cast<const char*>(from) + 16 * pack, 16);
+  return words;
+#endif
 }
-template <class T>
-CornerPacks<T> corner_packs(const void* packs, const uint32_t* at, int32_t pack) {
-  CornerPacks<T> found{};
+template <class T, class A>
+A element_of(const Words& words, int v) {
+  if constexpr (sizeof(T) == 2) {
+    return TensorWord<T>::element(words.at[v / 2], v % 2);
+  } else if constexpr (sizeof(T) == 4) {
+    return detail::bit_cast<T>(words.at[v]);
+  } else {
+    return detail::bit_cast<T>(uint64_t{words.at[2 * v]} | uint64_t{words.at[2 * v + 1]} << 32);
+  }
+}
+
+// The packs of an image at the four corners; 0 outside.
+struct CornerPacks {
+  Words at[4];
+};
+inline CornerPacks corner_packs(const void* packs, const uint32_t* at, int32_t pack) {
+  CornerPacks found{};
   for (int j = 0; j < 4; ++j) {
-    if (at[j] != kOutside) found.at[j] = pack_at<T>(packs, at[j] + static_cast<uint32_t>(pack));
+    if (at[j] == kOutside) continue;
+    found.at[j] = words_at(packs, int64_t{at[j] + static_cast<uint32_t>(pack)});
   }
   return found;
 }
 
 // Of the channels of a pack.
 template <class T, class A>
-void sample_packs(const CornerPacks<T>& packs, const A* weights, A* samples) {
+void sample_packs(const CornerPacks& packs, const A* weights, A* samples) {
   for (int v = 0; v < Pack<T>::kCount; ++v) {
-    A sum = weights[0] * static_cast<A>(packs.at[0].at[v]);
-    for (int j = 1; j < 4; ++j) sum = std::fma(weights[j], static_cast<A>(packs.at[j].at[v]), sum);
+    A sum = weights[0] * element_of<T, A>(packs.at[0], v);
+    for (int j = 1; j < 4; ++j) {
+      sum = std::fma(weights[j], element_of<T, A>(packs.at[j], v), sum);
+    }
     samples[v] = sum;
   }
 }

@@ -193,16 +193,16 @@ void add_row(const DeformTileGradients& arguments, int lane, int32_t row, int32_
       }
     };
     const auto values = [&](const void* X) {
-      return corner_packs<T>(X, corners, static_cast<int32_t>(of_part) + channel / kCount);
+      return corner_packs(X, corners, static_cast<int32_t>(of_part) + channel / kCount);
     };
-    const auto add = [&](const A* t, const CornerPacks<T>& X, A* sums) {
+    const auto add = [&](const A* t, const CornerPacks& X, A* sums) {
       for (int j = 0; j < 4; ++j) {
         for (int v = 0; v < kCount; ++v) {
-          sums[j] = std::fma(t[v], static_cast<A>(X.at[j].at[v]), sums[j]);
+          sums[j] = std::fma(t[v], element_of<T, A>(X.at[j], v), sums[j]);
         }
       }
     };
-    const CornerPacks<T> X = values(arguments.X);
+    const CornerPacks X = values(arguments.X);
     A t[kCount];
     if (arguments.direct != nullptr) {
       products(arguments.direct, t);

@@ -242,24 +242,4 @@ void add_product(const B& block, typename Product::Factors* factors, int32_t dep
   }
 }
 
-// Packs of a matrix in memory: element (d, i) is at d * depth_stride + i * side_stride, with one of
-// them 1. `side`: how many i exist; what is outside is 0.
-template <class T, class A, Along along>
-struct PackLoader {
-  static constexpr Along kAlong = along;
-  using Loaded = Pack<T>;
-  const T* from;
-  int64_t stride;
-  int32_t side;
-
-  Pack<T> load(int32_t d, int32_t i, bool exists) const {
-    if (!exists || i >= side) return {};
-    const T* at = along == Along::Side ? from + d * stride + i : from + i * stride + d;
-    return *reinterpret_cast<const Pack<T>*>(at);
-  }
-  void values(const Pack<T>& loaded, int32_t, int32_t, bool, A* values) const {
-    for (int v = 0; v < Pack<T>::kCount; ++v) values[v] = static_cast<A>(loaded.at[v]);
-  }
-};
-
 }  // namespace myops::deform_kernels

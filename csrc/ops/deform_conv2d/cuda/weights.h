@@ -146,19 +146,19 @@ inline int64_t weight_blocks(const DeformWeightsTile& arguments) {
 template <class T, class A>
 struct GradLoader {
   static constexpr Along kAlong = Along::Depth;
-  using Loaded = Pack<T>;
+  using Loaded = Words;
   const DeformWeightsTile* arguments;
   int32_t first, first_output, outputs;  // outputs: how many exist
 
-  Pack<T> load(int32_t d, int32_t i, bool exists) const {
+  Words load(int32_t d, int32_t i, bool exists) const {
     if (!exists || i >= outputs) return {};
     const Pixel at = pixel_of(arguments->shape, first + d);
     const int64_t place =
         at.n * arguments->image_stride + (first_output + i) * arguments->output_stride + at.pixel;
-    return *reinterpret_cast<const Pack<T>*>(static_cast<const T*>(arguments->grad) + place);
+    return words_at(static_cast<const T*>(arguments->grad) + place, 0);
   }
-  void values(const Pack<T>& loaded, int32_t, int32_t, bool, A* values) const {
-    for (int v = 0; v < Pack<T>::kCount; ++v) values[v] = static_cast<A>(loaded.at[v]);
+  void values(const Words& loaded, int32_t, int32_t, bool, A* values) const {
+    convert_pack<T, A>(loaded, values);
   }
 };
 
