@@ -23,5 +23,8 @@ fi
 MYOPS_NVRTC=$(nvrtc)
 MYOPS_CUDA_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/myops/cuda-sources
 export MYOPS_NVRTC MYOPS_CUDA_CACHE
-# Two at a time: a compilation uses one core.
-printf '%s\n' "$@" | xargs -P 2 -I @ sh -c 'FAKE_CUDA_ARCHITECTURE=@ "$0" compile' "$program"
+# Two at a time: a compilation uses one core. Then the kernels that take the place of others.
+for disabled in '' deform_conv2d.cuda_tiles; do
+  export MYOPS_DISABLE_KERNEL="$disabled"
+  printf '%s\n' "$@" | xargs -P 2 -I @ sh -c 'FAKE_CUDA_ARCHITECTURE=@ "$0" compile' "$program"
+done

@@ -61,4 +61,4 @@ def test_the_page_of_cuda_lists_every_file_and_kernel() -> None:
     assert set(re.findall(r"`(\w+\.h)`", page)) == {*files} - {"entry.h"}
     table = page.partition("|---|")[2]
     assert set(re.findall(r"`(\w+)`", table)) == set(kernels)
-    assert "cuda_tiles" in (folder / "launch.cpp").read_text()
+    assert "cuda_tiles" in (folder / "sources.cpp").read_text()

@@ -89,6 +89,13 @@ inline int64_t count_up(int64_t* number, int64_t by = 1) {
   return __atomic_fetch_add(number, by, __ATOMIC_RELAXED);
 #endif
 }
+inline int32_t count_up(int32_t* number, int32_t by = 1) {
+#ifdef __CUDACC__
+  return atomicAdd(number, by);
+#else
+  return __atomic_fetch_add(number, by, __ATOMIC_RELAXED);
+#endif
+}
 
 // Elements that are read and written together: 16 bytes, at an address that is a multiple of 16.
 template <class T>
@@ -129,9 +136,16 @@ class Block {
   // see what the others wrote. Within body, no thread may read what another writes.
   template <class Body>
   void each(const Body& body) const {
+    begin(body);
+#ifdef __CUDACC__
+    __syncthreads();
+#endif
+  }
+  // The same without waiting: no thread may read what another has written since the last each().
+  template <class Body>
+  void begin(const Body& body) const {
 #ifdef __CUDACC__
     body(static_cast<int>(threadIdx.x));
-    __syncthreads();
 #else
     int order[count];
     for (int i = 0; i < count; ++i) order[i] = i;
@@ -161,6 +175,17 @@ class PerThread {
 #endif
 };
 
+namespace detail {
+template <class Arguments>
+constexpr decltype(Arguments::kBlocks) blocks_at_once(int) {
+  return Arguments::kBlocks;
+}
+template <class Arguments>
+constexpr int blocks_at_once(long) {
+  return 1;
+}
+}  // namespace detail
+
 }  // namespace myops
 
 // MYOPS_KERNEL(name, Arguments, body): a kernel that calls body<MYOPS_T, MYOPS_A>(arguments, i) for
@@ -169,7 +194,9 @@ class PerThread {
 // MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body): a kernel that calls
 // body<MYOPS_T, MYOPS_A>(arguments, block, i, shared) for each i below that count, with all threads
 // of a block, Arguments::kThreads of them. `shared` is a Shared<MYOPS_A> in the memory that these
-// share, uninitialised for each i: only numbers and arrays of numbers, at most 48 KB.
+// share, uninitialised for each i: only numbers and arrays of numbers, at most 48 KB. If there is
+// an Arguments::kBlocks, the compiler gives a thread no more registers than allow a multiprocessor
+// to run that many blocks at a time, with sums of 4 bytes.
 #ifdef __CUDACC__
 #define MYOPS_KERNEL(name, Arguments, body)                                                    \
   extern "C" __global__ void name(const ::myops::Arguments arguments, const long long count) { \
@@ -177,14 +204,16 @@ class PerThread {
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) \
       ::myops::body<MYOPS_T, MYOPS_A>(arguments, i);                                           \
   }
-#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)                           \
-  extern "C" __global__ void __launch_bounds__(::myops::Arguments::kThreads)        \
-      name(const ::myops::Arguments arguments, const long long count) {             \
-    __shared__::myops::Shared<MYOPS_A> shared;                                      \
-    static_assert(sizeof shared <= 48 << 10, "a block has 48 KB of shared memory"); \
-    const ::myops::Block<::myops::Arguments::kThreads> block;                       \
-    for (long long i = blockIdx.x; i < count; i += gridDim.x)                       \
-      ::myops::body<MYOPS_T, MYOPS_A>(arguments, block, i, shared);                 \
+#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)                                \
+  extern "C" __global__ void __launch_bounds__(                                          \
+      ::myops::Arguments::kThreads,                                                      \
+      sizeof(MYOPS_A) <= 4 ? ::myops::detail::blocks_at_once<::myops::Arguments>(0) : 1) \
+      name(const ::myops::Arguments arguments, const long long count) {                  \
+    __shared__::myops::Shared<MYOPS_A> shared;                                           \
+    static_assert(sizeof shared <= 48 << 10, "a block has 48 KB of shared memory");      \
+    const ::myops::Block<::myops::Arguments::kThreads> block;                            \
+    for (long long i = blockIdx.x; i < count; i += gridDim.x)                            \
+      ::myops::body<MYOPS_T, MYOPS_A>(arguments, block, i, shared);                      \
   }
 #elif !defined(MYOPS_KERNEL)  // where what launches kernels includes their arguments
 #define MYOPS_KERNEL(name, Arguments, body)

@@ -18,6 +18,27 @@ inline uint32_t to_tf32(float value) {
   return (bits + (magnitude < 0x7f800000u ? 0x1000u : 0u)) & 0xffffe000u;
 }
 
+namespace detail {
+// Two floats as a word of T, the first in the lower half. The GPUs that have tensor cores for T
+// have an instruction for it, whose results differ in the bits of a NaN only.
+template <class T>
+uint32_t rounded_pair(float low, float high, T) {
+  return static_cast<uint32_t>(T(low).bits) | static_cast<uint32_t>(T(high).bits) << 16;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+inline uint32_t rounded_pair(float low, float high, Half) {
+  uint32_t word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+inline uint32_t rounded_pair(float low, float high, BFloat16) {
+  uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+#endif
+}  // namespace detail
+
 // The elements of a word: two of 16 bits, the first in the lower half, or one of TF32.
 template <class T>
 struct TensorWord {
@@ -25,7 +46,17 @@ struct TensorWord {
   // get(i): element i, a float.
   template <class Get>
   static uint32_t of(const Get& get) {
-    return static_cast<uint32_t>(T(get(0)).bits) | static_cast<uint32_t>(T(get(1)).bits) << 16;
+    return detail::rounded_pair(get(0), get(1), T());
+  }
+  // Element i of a row of words.
+  static void put(uint32_t* row, int i, float value) {
+#ifdef __CUDACC__
+    reinterpret_cast<uint16_t*>(row)[i] =
+        static_cast<uint16_t>(detail::rounded_pair(value, 0.0f, T()));
+#else
+    const int shift = i % 2 * 16;
+    row[i / 2] = (row[i / 2] & ~(0xffffu << shift)) | uint32_t{T(value).bits} << shift;
+#endif
   }
   static float element(uint32_t word, int i) {
     T value;
@@ -40,6 +71,7 @@ struct TensorWord<float> {
   static uint32_t of(const Get& get) {
     return to_tf32(get(0));
   }
+  static void put(uint32_t* row, int i, float value) { row[i] = to_tf32(value); }
   static float element(uint32_t word, int) { return detail::bit_cast<float>(word); }
 };
 
@@ -147,8 +179,8 @@ struct WarpMatrices {
 }  // namespace detail
 
 // For each warp of the block: adds the products of its factors to its sums, `steps` times. Calls
-// load(thread, step), which returns the WarpFactors of a thread and may read shared memory. Then
-// all threads wait for each other, as after Block::each.
+// load(thread, step), which returns the WarpFactors of a thread and may read shared memory. The
+// threads do not wait for each other afterwards, as with Block::begin.
 //
 // `sums` is a PerThread of WarpSums<m, n>, or of what is derived from it.
 template <class T, int steps, int m, int n, int count, class Load, class Sums>
@@ -164,7 +196,6 @@ void multiply_in_warps(const Block<count>&, const Load& load, PerThread<Sums, co
       }
     }
   }
-  __syncthreads();
 #else
   for (int first = 0; first < count; first += 32) {
     for (int step = 0; step < steps; ++step) {

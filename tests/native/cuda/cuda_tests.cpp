@@ -89,7 +89,7 @@ struct Compared {
   std::map<std::string, double> most;  // difference of a dtype, in ulp
 };
 
-// Which GPU: 3 is one without tensor cores for all types; and whether TF32 is accepted.
+// Which GPU: 3 is a small one without tensor cores for all types; and whether TF32 is accepted.
 struct Place {
   int device = 0;
   bool tf32 = false;
@@ -179,13 +179,6 @@ void test_resize(int count) {
               [](Random& random) { return random_resize(random, true); });
 }
 
-// Kernels are turned off when a process starts, so this program starts itself again.
-void test_without(const char* kernel, const char* program) {
-  setenv("MYOPS_DISABLE_KERNEL", kernel, 1);
-  expect(std::system(str('"', program, "\" resize").c_str()) == 0, str("without ", kernel));
-  unsetenv("MYOPS_DISABLE_KERNEL");
-}
-
 void test_kernels() {
   compare_all("my_add", 300, Wanted::Bits, random_add);
   test_resize(800);
@@ -197,6 +190,17 @@ void test_kernels() {
                 [order](Random& random) { return random_deform(random, order); },
                 {{0, false}, {0, true}, {3, true}});
   }
+}
+
+// With deform_conv2d.cuda_tiles turned off: the kernels for tensors that are too large for tiles.
+int test_without_tiles() {
+  const char* deform[] = {"deform_conv2d", "deform_conv2d_backward",
+                          "deform_conv2d_backward_backward"};
+  for (int order = 0; order < 3; ++order) {
+    compare_all(deform[order], 100, Wanted::Close,
+                [order](Random& random) { return random_deform(random, order); });
+  }
+  return finish("CUDA kernels without tiles");
 }
 
 // Products and sums of small integers are exact in every type, so an element at a wrong position in
@@ -236,18 +240,64 @@ void test_tf32_only_if_requested() {
   }
 }
 
-// Many entries in one cell, more rows than a tile has, and many slices of pixels.
+// Many entries in one cell, more rows than a tile has, and many slices of pixels; with few outputs,
+// and with so many that products are made in tiles.
 void test_larger_deform_conv2d() {
-  for (const bool backward : {false, true}) {
-    Case made(backward ? "deform_conv2d_backward" : "deform_conv2d");
-    made.set("pads", std::vector<int64_t>{1, 1, 1, 1});
-    Random random(5);
-    if (backward) made.add_numbers(random, DType::Float32, {2, 3, 40, 40});
-    made.add_numbers(random, DType::Float32, {2, 5, 40, 40});
-    made.add_numbers(random, DType::Float32, {3, 5, 3, 3});
-    made.add_numbers(random, DType::Float32, {2, 18, 40, 40}, 100);
-    if (!backward) made.add_nothing();
+  for (const auto& [outputs, size] : {std::pair<int64_t, int64_t>(3, 40), {18, 24}}) {
+    for (const bool backward : {false, true}) {
+      Case made(backward ? "deform_conv2d_backward" : "deform_conv2d");
+      made.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+      Random random(5);
+      if (backward) made.add_numbers(random, DType::Float32, {2, outputs, size, size});
+      made.add_numbers(random, DType::Float32, {2, 5, size, size});
+      made.add_numbers(random, DType::Float32, {outputs, 5, 3, 3});
+      made.add_numbers(random, DType::Float32, {2, 18, size, size}, 100);
+      if (!backward) made.add_nothing();
+      made.add_nothing();
+      Compared compared;
+      compare(made, Wanted::Close, compared);
+    }
+  }
+}
+
+// All taps in few cells: lists that are longer than those that are not sorted.
+void test_long_lists() {
+  Case made("deform_conv2d_backward");
+  made.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  Random random(6);
+  made.add_numbers(random, DType::Float32, {2, 16, 9, 11});
+  made.add_numbers(random, DType::Float32, {2, 3, 9, 11});
+  made.add_numbers(random, DType::Float32, {16, 3, 3, 3});
+  made.add_numbers(random, DType::Float32, {2, 18, 9, 11});
+  const Tensor& offset = made.inputs.back();
+  for (int64_t i = 0; i < offset.elements(); ++i) {  // all near (4, 5)
+    const int64_t plane = i / 99 % 18, pixel = i % 99, tap = plane / 2;
+    const int64_t from = plane % 2 == 0 ? pixel / 11 - 1 + tap / 3 : pixel % 11 - 1 + tap % 3;
+    offset.as<float>()[i] += static_cast<float>((plane % 2 == 0 ? 4 : 5) - from);
+  }
+  made.add_nothing();
+  Compared compared;
+  compare(made, Wanted::Close, compared);
+}
+
+// What a mask that is not finite makes of a sample, inside of the image and outside: channels that
+// fill up a pack must not appear in a result.
+void test_infinite_masks() {
+  for (const int64_t channels : {3, 8}) {
+    Case made("deform_conv2d");
+    Random random(7);
+    made.add_integers(random, DType::Float32, {1, channels, 6, 6}, 3);
+    made.add_integers(random, DType::Float32, {16, channels, 1, 1}, 3);
+    for (const Tensor& input : made.inputs) {  // positive, so that infinite sums are not NaN
+      for (int64_t i = 0; i < input.elements(); ++i) {
+        input.as<float>()[i] = std::abs(input.as<float>()[i]) + 1;
+      }
+    }
+    made.add_numbers(random, DType::Float32, {1, 2, 6, 6}, 0.9);
     made.add_nothing();
+    made.add_numbers(random, DType::Float32, {1, 1, 6, 6});
+    const Tensor& mask = made.inputs.back();
+    for (int64_t i = 0; i < 36; i += 5) mask.as<float>()[i] = i % 2 == 0 ? INFINITY : -INFINITY;
     Compared compared;
     compare(made, Wanted::Close, compared);
   }
@@ -357,7 +407,8 @@ void test_properties() {
     DeviceRuntime runtime;
     runtime.device = device;
     invoke(cuda::on_device(op), made.inputs, made.attributes, runtime);
-    expect(found.architecture == architecture && found.multiprocessors == 132, "properties");
+    expect(found.architecture == architecture, "the architecture");
+    expect(found.multiprocessors == (device == 3 ? 2 : 132), "multiprocessors");
   }
 }
 
@@ -410,17 +461,17 @@ int main(int count, char** arguments) {
   if (count > 1 && std::string(arguments[1]) == "compile") return compile();
   setenv("MYOPS_NVRTC", FAKE_NVRTC, 1);
   setenv("MYOPS_CUDA_CACHE", "", 1);
+  if (count > 1 && std::string(arguments[1]) == "without-tiles") return test_without_tiles();
   if (count > 1 && std::string(arguments[1]) == "resize") {
     test_resize(300);
-    return finish(str("tests of resize without ", std::getenv("MYOPS_DISABLE_KERNEL")).c_str());
+    return finish("tests of resize with kernels off");
   }
   test_kernels();
-  for (const char* kernel : {"resize.cuda_narrow", "resize.cuda_plane"}) {
-    test_without(kernel, arguments[0]);
-  }
   test_products_of_integers();
   test_tf32_only_if_requested();
   test_larger_deform_conv2d();
+  test_long_lists();
+  test_infinite_masks();
   test_lists_and_optional_outputs();
   test_random_numbers();
   test_unsupported_ops_and_calls_are_refused();

@@ -129,10 +129,15 @@ struct SharedMemory {
 #include "resize/cuda/wide.h"
 #undef MYOPS_FAKE_TYPES
 #define MYOPS_FAKE_TYPES Half, BFloat16, float, double
+#include "deform_conv2d/cuda/few_outputs.h"
 #include "deform_conv2d/cuda/forward.h"
 #include "deform_conv2d/cuda/gradients.h"
+#include "deform_conv2d/cuda/packing.h"
+#include "deform_conv2d/cuda/tile_gradients.h"
 #include "deform_conv2d/cuda/transposed.h"
 #include "deform_conv2d/cuda/weights.h"
+// After the files that also have kernels of other variants.
+#include "deform_conv2d/cuda/forward_narrow.h"
 #undef MYOPS_FAKE_TYPES
 #define MYOPS_FAKE_TYPES Half, BFloat16, float
 #include "deform_conv2d/cuda/forward_tensor.h"
@@ -221,7 +226,10 @@ FAKE int cuDeviceGet(int* device, int index) {
 }
 FAKE int cuDeviceGetAttribute(int* value, int attribute, int device) {
   const int architecture = device == 3 ? 75 : setting("FAKE_CUDA_ARCHITECTURE", 90);
-  *value = attribute == 16 ? 132 : attribute == 75 ? architecture / 10 : architecture % 10;
+  const int multiprocessors = device == 3 ? 2 : 132;
+  *value = attribute == 16   ? multiprocessors
+           : attribute == 75 ? architecture / 10
+                             : architecture % 10;
   return 0;
 }
 FAKE int cuCtxGetCurrent(void** context) {

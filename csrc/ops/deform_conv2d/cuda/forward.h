@@ -1,9 +1,8 @@
 // deform_conv2d on CUDA: Y(o, p) = B(o) + the sum over c and k of W(o, c, k) A(c, k, p). No matrix
-// of columns is stored. The double backward has two such terms, one with A'.
+// of columns is stored. The double backward has such terms with A' too.
 #pragma once
 
-#include "deform_conv2d/cuda/positions.h"
-#include "deform_conv2d/cuda/tile_product.h"
+#include "deform_conv2d/cuda/samples.h"
 
 namespace myops {
 
@@ -14,7 +13,6 @@ struct DeformTerm {
 
 struct DeformForward {
   static constexpr int kOutputs = 8;  // that a thread of deform_direct makes
-  static constexpr int kThreads = deform_kernels::Tile::kThreads;
   DeformInputs inputs;
   DeformTerm terms[2];
   int32_t term_count;
@@ -25,18 +23,13 @@ struct DeformForward {
 
 namespace deform_kernels {
 
-// The number of elements for which deform_direct is launched, and that of blocks of deform_tile.
+// The number of elements for which deform_direct is launched.
 inline int64_t direct_runs(const DeformSizes& sizes) {
   return sizes.groups * tiles(outputs_of(sizes), DeformForward::kOutputs);
 }
 inline int64_t direct_threads(const DeformSizes& sizes) {
   return sizes.batch * direct_runs(sizes) * pixels(sizes);
 }
-inline int64_t forward_blocks(const DeformSizes& sizes) {
-  return sizes.groups * tiles(outputs_of(sizes), Tile::kRows) *
-         tiles(sizes.batch * pixels(sizes), Tile::kColumns);
-}
-
 template <class T, class A>
 void write_output(const DeformForward& arguments, int64_t n, int64_t o, int64_t pixel, A sum) {
   if (arguments.bias != nullptr) {
@@ -95,80 +88,144 @@ void deform_direct(const DeformForward& arguments, int64_t i) {
 }
 
 // Many outputs in a group: rows of the product are outputs, columns are pixels of all images.
-template <class A, class Factors>
-struct ForwardParts {
-  Factors factors;
-  deform_kernels::Sampler<A> samplers[deform_kernels::Tile::kColumns];  // of the columns
+struct DeformTileTerm {
+  const void *W, *X;  // packed
+  int32_t weights;    // see Weights
 };
+struct DeformForwardTile {
+  static constexpr int kThreads = deform_kernels::Tile::kThreads, kBlocks = 4;
+  static constexpr int kNarrow = 32;  // columns of the tiles of deform_narrow
+  DeformInputs inputs;
+  DeformShape shape;
+  DeformTileTerm terms[3];
+  int32_t term_count;
+  int32_t row_tiles;
+  bool whole;  // four neighbouring pixels of Y can be written together
+  const void* bias;
+  int64_t bias_stride;
+  DeformResult Y;
+};
+
+namespace deform_kernels {
+
+// In tiles of so many columns.
+inline int64_t forward_blocks(const DeformShape& shape, int64_t columns) {
+  return shape.groups * tiles(shape.outputs, Tile::kRows) *
+         tiles(int64_t{shape.batch} * shape.padded_pixels, columns);
+}
+
+// `count` neighbouring sums of an output, from pixel p of all images on.
+template <class T, class A, int count>
+void write_outputs(const DeformForwardTile& arguments, int32_t o, int32_t p, const A* sums) {
+  const DeformShape& shape = arguments.shape;
+  const bool biased = arguments.bias != nullptr;
+  const A bias =
+      biased ? static_cast<A>(static_cast<const T*>(arguments.bias)[o * arguments.bias_stride]) : 0;
+  const auto result = [&](int v) { return static_cast<T>(biased ? sums[v] + bias : sums[v]); };
+  const int64_t* stride = arguments.Y.stride;
+  T* to = static_cast<T*>(arguments.Y.data) + o * stride[1];
+  if (arguments.whole) {
+    const Pixel at = pixel_of(shape, p);
+    if (at.n >= shape.batch) return;
+    Run<T, count> run;
+    for (int v = 0; v < count; ++v) run.at[v] = result(v);
+    *reinterpret_cast<Run<T, count>*>(to + at.n * stride[0] + at.pixel) = run;
+    return;
+  }
+  for (int v = 0; v < count; ++v) {
+    const Pixel at = pixel_of(shape, p + v);
+    if (at.n >= shape.batch || at.pixel >= shape.pixels) continue;
+    const RowColumn place = row_column(shape, at.pixel);
+    to[at.n * stride[0] + place.row * stride[2] + place.column * stride[3]] = result(v);
+  }
+}
+
+}  // namespace deform_kernels
+
 template <class A>
-using ForwardShared = ForwardParts<A, deform_kernels::FmaFactors<A>>;
+using ForwardShared =
+    deform_kernels::SampledParts<A, deform_kernels::FmaFactors<A, deform_kernels::Tile::kColumns>>;
 template <class A>
-using ForwardTensorShared = ForwardParts<A, deform_kernels::TensorFactors>;
+using ForwardNarrowShared =
+    deform_kernels::SampledParts<A, deform_kernels::FmaFactors<A, DeformForwardTile::kNarrow>>;
+template <class A>
+using ForwardTensorShared = deform_kernels::SampledParts<A, deform_kernels::TensorFactors>;
 
 template <class T, class A, class Product, class B, class Shared>
-void deform_product(const DeformForward& arguments, const B& block, int64_t i, Shared& shared) {
+void deform_product(const DeformForwardTile& arguments, const B& block, int64_t i, Shared& shared) {
+  using deform_kernels::Along;
   using deform_kernels::Tile;
-  const DeformSizes& sizes = arguments.inputs.sizes;
-  const int64_t each = deform_kernels::outputs_of(sizes), pixels = deform_kernels::pixels(sizes);
-  const int64_t row_tiles = deform_kernels::tiles(each, Tile::kRows);
-  const int64_t group = i / row_tiles % sizes.groups;
-  const int64_t row = i % row_tiles * Tile::kRows, first_output = group * each + row;
-  const int64_t first = i / row_tiles / sizes.groups * Tile::kColumns;
-  const int64_t rows = each - row, columns = sizes.batch * pixels - first;
-  const int64_t begin = group * deform_kernels::channels_of(sizes);
+  constexpr int kTaps =
+      Shared::kSamplers / Product::kColumns;  // whose samplers are stored at a time
+  const DeformShape& shape = arguments.shape;
+  const auto tile = static_cast<uint32_t>(i),
+             row_tiles = static_cast<uint32_t>(arguments.row_tiles);
+  const auto groups = static_cast<uint32_t>(shape.groups);
+  const auto row = static_cast<int32_t>(tile % row_tiles) * Tile::kRows;
+  const auto group = static_cast<int32_t>(tile / row_tiles % groups);
+  const auto first = static_cast<int32_t>(tile / row_tiles / groups) * Product::kColumns;
+  const int32_t columns = shape.columns();
   PerThread<typename Product::Sums, B::kThreads> sums;
   for (int term = 0; term < arguments.term_count; ++term) {
-    const DeformTerm& of = arguments.terms[term];
-    deform_kernels::each_offset_group(sizes, group, [&](int64_t g, int64_t from, int64_t to) {
-      for (int64_t k = 0; k < sizes.taps; ++k) {
+    const DeformTileTerm& of = arguments.terms[term];
+    for (int32_t p = 0; p < shape.parts_of_group; ++p) {
+      const int32_t part = group * shape.parts_of_group + p;
+      const T* W = static_cast<const T*>(of.W) + int64_t{part} * shape.padded_outputs * columns;
+      for (int32_t tap = 0; tap < shape.taps; tap += kTaps) {
+        const int32_t taps = smaller(kTaps, shape.taps - tap);
         block.each([&](int thread) {
-          if (thread >= Tile::kColumns || thread >= columns) return;
-          const int64_t n = (first + thread) / pixels, pixel = (first + thread) % pixels;
-          shared.samplers[thread] =
-              deform_kernels::sampler<T, A>(arguments.inputs, of.column, n, g, k, pixel);
+          for (int e = thread; e < taps * Product::kColumns; e += B::kThreads) {
+            const auto at = deform_kernels::pixel_of(shape, first + e % Product::kColumns);
+            shared.samplers[e] = deform_kernels::taken_if<T, A>(
+                arguments.inputs, shape, of.weights, at, part, tap + e / Product::kColumns);
+          }
         });
-        for (int64_t channel = from; channel < to; channel += Product::kDepth) {
-          const int depth = static_cast<int>(smaller<int64_t>(Product::kDepth, to - channel));
-          block.each([&](int thread) {
-            Product::fill_left(shared.factors, thread, depth, true, [&](int d, int r) {
-              return r < rows ? deform_kernels::read_weight<T, A>(sizes, of.W, first_output + r,
-                                                                  channel + d - begin, k)
-                              : A(0);
-            });
-            Product::fill_right(shared.factors, thread, depth, false, [&](int d, int c) {
-              return c < columns ? deform_kernels::sample<T, A>(arguments.inputs, of.column,
-                                                                (first + c) / pixels, channel + d,
-                                                                shared.samplers[c])
-                                 : A(0);
-            });
-          });
-          Product::multiply(block, shared.factors, depth, sums);
+        const int32_t q = tap * shape.padded_channels;
+        const deform_kernels::SampleLoader<T, A, Along::Depth> right{
+            &shape, of.X, shared.samplers, Product::kColumns, 0, 0};
+        const int32_t depth = taps * shape.padded_channels;
+        if constexpr (Product::kTensor) {
+          const deform_kernels::PackLoader<T, A, Along::Depth> left{
+              W + q + int64_t{row} * columns, columns, shape.padded_outputs - row};
+          deform_kernels::add_product<A, Product>(block, shared.factors, depth, left, right, sums);
+        } else {
+          const deform_kernels::PackLoader<T, A, Along::Side> left{
+              W + int64_t{q} * shape.padded_outputs + row, shape.padded_outputs,
+              shape.padded_outputs - row};
+          deform_kernels::add_product<A, Product>(block, shared.factors, depth, left, right, sums);
         }
       }
-    });
+    }
   }
   block.each([&](int thread) {
-    Product::each_sum(thread, sums[thread], rows, columns, [&](int r, int c, A sum) {
-      deform_kernels::write_output<T, A>(arguments, (first + c) / pixels, first_output + r,
-                                         (first + c) % pixels, sum);
+    Product::each_run(thread, sums[thread], [&](int r, int c, const A* run) {
+      if (row + r >= shape.outputs) return;
+      deform_kernels::write_outputs<T, A, Product::kRun>(arguments, group * shape.outputs + row + r,
+                                                         first + c, run);
     });
   });
 }
 
 template <class T, class A, class B>
-void deform_tile(const DeformForward& arguments, const B& block, int64_t i,
+void deform_tile(const DeformForwardTile& arguments, const B& block, int64_t i,
                  ForwardShared<A>& shared) {
-  deform_product<T, A, deform_kernels::FmaProduct<A>>(arguments, block, i, shared);
+  deform_product<T, A, deform_kernels::FmaProduct<T, A>>(arguments, block, i, shared);
 }
 template <class T, class A, class B>
-void deform_tensor(const DeformForward& arguments, const B& block, int64_t i,
+void deform_narrow(const DeformForwardTile& arguments, const B& block, int64_t i,
+                   ForwardNarrowShared<A>& shared) {
+  using Product = deform_kernels::FmaProduct<T, A, DeformForwardTile::kNarrow>;
+  deform_product<T, A, Product>(arguments, block, i, shared);
+}
+template <class T, class A, class B>
+void deform_tensor(const DeformForwardTile& arguments, const B& block, int64_t i,
                    ForwardTensorShared<A>& shared) {
   deform_product<T, A, deform_kernels::TensorProduct<T>>(arguments, block, i, shared);
 }
 
 }  // namespace myops
 
-#ifndef MYOPS_DEFORM_TENSOR  // forward_tensor.h has the other kernel
+#ifndef MYOPS_DEFORM_VARIANT  // forward_tensor.h and forward_narrow.h have the other kernels
 MYOPS_KERNEL(deform_direct, DeformForward, deform_direct)
-MYOPS_BLOCK_KERNEL(deform_tile, DeformForward, ForwardShared, deform_tile)
+MYOPS_BLOCK_KERNEL(deform_tile, DeformForwardTile, ForwardShared, deform_tile)
 #endif

@@ -2,7 +2,7 @@
 // sm_80 on.
 #pragma once
 
-#define MYOPS_DEFORM_TENSOR
+#define MYOPS_DEFORM_VARIANT
 #include "deform_conv2d/cuda/forward.h"
 
-MYOPS_BLOCK_KERNEL(deform_tensor, DeformForward, ForwardTensorShared, deform_tensor)
+MYOPS_BLOCK_KERNEL(deform_tensor, DeformForwardTile, ForwardTensorShared, deform_tensor)

@@ -1,90 +1,46 @@
 // Launches the CUDA kernels of deform_conv2d, of its gradients, and of theirs.
-#include "../../../core/kernel_switch.h"
+#include <algorithm>
+
 #include "../conv_shape.h"
 #include "describe.h"
 #include "entry.h"
-#include "forward.h"
-#include "forward_tensor.h"
 #include "gradients.h"
-#include "myops/cuda.h"
-#include "transposed.h"
-#include "transposed_tensor.h"
-#include "weights.h"
-#include "weights_tensor.h"
-
-MYOPS_CUDA_FILE(myops_deform_positions, "deform_conv2d/cuda/positions.h")
-MYOPS_CUDA_FILE(myops_deform_product, "deform_conv2d/cuda/tile_product.h")
-MYOPS_CUDA_FILE(myops_deform_cells, "deform_conv2d/cuda/cells.h")
-MYOPS_CUDA_FILE(myops_deform_forward, "deform_conv2d/cuda/forward.h")
-MYOPS_CUDA_FILE(myops_deform_transposed, "deform_conv2d/cuda/transposed.h")
-MYOPS_CUDA_FILE(myops_deform_forward_tensor, "deform_conv2d/cuda/forward_tensor.h")
-MYOPS_CUDA_FILE(myops_deform_transposed_tensor, "deform_conv2d/cuda/transposed_tensor.h")
-MYOPS_CUDA_FILE(myops_deform_weights_tensor, "deform_conv2d/cuda/weights_tensor.h")
-MYOPS_CUDA_FILE(myops_deform_gradients, "deform_conv2d/cuda/gradients.h")
-MYOPS_CUDA_FILE(myops_deform_weights, "deform_conv2d/cuda/weights.h")
+#include "tile_launch.h"
 
 namespace myops::deform {
 namespace {
 
-cuda::Gpu gpu_with(const KernelContext& context, const cuda::File& main) {
-  return cuda::Gpu(context,
-                   {main,
-                    {myops_deform_positions, myops_deform_product, myops_deform_cells,
-                     myops_deform_forward, myops_deform_transposed, myops_deform_weights}},
-                   context.input(0).dtype);
-}
-
 size_t sum_size(DType dtype) { return dtype == DType::Float64 ? sizeof(double) : sizeof(float); }
-
-// How the products of a call are computed.
-enum class Products { Direct, Tiles, TensorCores };
-
-Products products_of(const KernelContext& context, const DeformSizes& sizes) {
-  constexpr int64_t kFewOutputs = 16;  // with fewer, most of a tile would be empty
-  if (sizes.outputs / sizes.groups < kFewOutputs) return Products::Direct;
-  if (!kernel_enabled("deform_conv2d.cuda_tiles")) return Products::Direct;
-  if (!kernel_enabled("deform_conv2d.cuda_tensor")) return Products::Tiles;
-  return cuda::on_tensor_cores(context, context.input(0).dtype) ? Products::TensorCores
-                                                                : Products::Tiles;
-}
-
-// As in reports.
-const char* name_of(Products products) {
-  return products == Products::Direct  ? "cuda_direct"
-         : products == Products::Tiles ? "cuda_tiles"
-                                       : "cuda_tensor";
-}
 
 void run_forward(const KernelContext& context, const DeformForward& arguments) {
   const DeformSizes& sizes = arguments.inputs.sizes;
   if (arguments.Y.data == nullptr) return;
-  const Products products = products_of(context, sizes);
+  Products products = products_of(context, sizes, false);
+  if (products == Products::Few && !fits_few(arguments.inputs)) products = Products::Direct;
   context.report(name_of(products), "Y");
-  const bool tensor = products == Products::TensorCores;
-  cuda::Gpu gpu = gpu_with(context, tensor ? myops_deform_forward_tensor : myops_deform_forward);
   if (products == Products::Direct) {
-    gpu.launch("deform_direct", deform_kernels::direct_threads(sizes), arguments);
+    gpu_with(context, "forward.h")
+        .launch("deform_direct", deform_kernels::direct_threads(sizes), arguments);
+  } else if (products == Products::Few) {
+    forward_few(context, arguments);
   } else {
-    gpu.launch_blocks(tensor ? "deform_tensor" : "deform_tile",
-                      deform_kernels::forward_blocks(sizes), arguments);
+    forward_tiles(context, arguments, products);
   }
 }
 
-// The most bytes for the products of some rows, and for the slices of the gradient of W. It is
-// small because other work uses the memory of the device too.
-constexpr int64_t kProductBytes = 64 << 20;
 constexpr int64_t kMostSlices = 64, kSlicePixels = 512;
 
-// The gradients of X, offset, mask and W, for deform_conv2d_backward and for its gradient.
-class Gradients {
+// The gradients of X, offset, mask and W, for deform_conv2d_backward and for its gradient, without
+// tiles.
+class DirectGradients {
  public:
   // `direct` and `changed`: the filters that make T' and T; not `present`: there is none.
-  Gradients(const KernelContext& context, const DeformInputs& inputs, const Tensor& grad,
-            const Tensor& direct, const Tensor& changed)
+  DirectGradients(const KernelContext& context, const DeformInputs& inputs, Products products,
+                  const Tensor& grad, const Tensor& direct, const Tensor& changed)
       : context_(context),
         size_(sum_size(grad.dtype)),
         sizes_(inputs.sizes),
-        products_(products_of(context, inputs.sizes)),
+        products_(products),
         grad_(describe(grad)),
         direct_(describe(direct)),
         changed_(describe(changed)) {
@@ -98,7 +54,7 @@ class Gradients {
     const bool positions =
         arguments_.grad_offset.data != nullptr || arguments_.grad_mask.data != nullptr;
     if (arguments_.grad_X.data == nullptr && !positions) return;
-    cuda::Gpu gpu = gpu_with(context_, myops_deform_gradients);
+    cuda::Gpu gpu = gpu_with(context_, "gradients.h");
     if (arguments_.grad_X.data != nullptr) list_entries(gpu);
     if (positions) {
       arguments_.direct_sums = make_sums(gpu);
@@ -116,8 +72,7 @@ class Gradients {
     arguments.column = column;
     arguments.grad_W = result(grad_W);
     if (arguments.grad_W.data == nullptr) return;
-    cuda::Gpu gpu =
-        gpu_with(context_, on_tensor_cores() ? myops_deform_weights_tensor : myops_deform_weights);
+    cuda::Gpu gpu = gpu_with(context_, "weights.h");
     const int64_t weights = deform_kernels::weights_of(sizes_);
     const int64_t bytes = weights * static_cast<int64_t>(size_);
     const int64_t wanted = deform_kernels::tiles(sizes_.batch * pixels(), kSlicePixels);
@@ -125,17 +80,11 @@ class Gradients {
     arguments.sums = gpu.scratch<char>(arguments.slices, bytes);
     const std::string reason = context_.reports() ? str(arguments.slices, " slices") : "";
     context_.report(name_of(products_), "W", reason);
-    if (products_ == Products::Direct) {
-      gpu.launch("weights_direct", deform_kernels::weight_threads(arguments), arguments);
-    } else {
-      gpu.launch_blocks(on_tensor_cores() ? "weights_tensor" : "weights_tile",
-                        deform_kernels::weight_blocks(arguments), arguments);
-    }
+    gpu.launch("weights_direct", deform_kernels::weight_threads(arguments), arguments);
     gpu.launch("add_slices", weights, arguments);
   }
 
  private:
-  bool on_tensor_cores() const { return products_ == Products::TensorCores; }
   int64_t pixels() const { return deform_kernels::pixels(sizes_); }
   int64_t entries() const { return sizes_.batch * deform_kernels::entries_of_image(sizes_); }
 
@@ -193,16 +142,10 @@ class Gradients {
   // T, or T', of the rows that arguments_ names.
   void multiply(const DeformTensor& W, const void* products) {
     if (W.data == nullptr) return;
-    cuda::Gpu gpu = gpu_with(
-        context_, on_tensor_cores() ? myops_deform_transposed_tensor : myops_deform_transposed);
     const DeformTransposed arguments{
         sizes_, grad_, W, arguments_.first_row, arguments_.rows, const_cast<void*>(products)};
-    if (products_ == Products::Direct) {
-      gpu.launch("transposed_direct", arguments.rows * sizes_.taps * pixels(), arguments);
-    } else {
-      gpu.launch_blocks(on_tensor_cores() ? "transposed_tensor" : "transposed_tile",
-                        deform_kernels::transposed_blocks(arguments), arguments);
-    }
+    gpu_with(context_, "transposed.h")
+        .launch("transposed_direct", arguments.rows * sizes_.taps * pixels(), arguments);
   }
 
   const KernelContext& context_;
@@ -212,6 +155,27 @@ class Gradients {
   const DeformTensor grad_, direct_, changed_;
   DeformGradients arguments_{};
 };
+
+// The same for either way to compute them.
+struct Gradients {
+  const Tensor &X, &W, &offset, &mask;  // the results
+  int32_t column;                       // what G is multiplied with; see Column
+  bool weights = true;                  // whether that of W is computed
+};
+
+void run_gradients(const KernelContext& context, const DeformInputs& inputs, const Tensor& grad,
+                   const Tensor& direct, const Tensor& changed, const Gradients& wanted) {
+  const auto run = [&](auto&& gradients) {
+    gradients.run(wanted.X, wanted.offset, wanted.mask);
+    if (wanted.weights) gradients.run_weights(wanted.W, wanted.column);
+  };
+  const Products products = products_of(context, inputs.sizes, true);
+  if (products == Products::Direct) {
+    run(DirectGradients(context, inputs, products, grad, direct, changed));
+  } else {
+    run(TileGradients(context, inputs, products, grad, direct, changed));
+  }
+}
 
 }  // namespace
 
@@ -238,9 +202,9 @@ void backward_cuda(KernelContext& context) {
   inputs.X = describe(X);
   inputs.offset = describe(context.input(3));
   inputs.mask = describe(context.input(4));
-  Gradients gradients(context, inputs, grad, W, Tensor());
-  gradients.run(context.output(0), context.output(2), context.output(3));
-  gradients.run_weights(context.output(1), deform_kernels::kValue);
+  run_gradients(context, inputs, grad, W, Tensor(),
+                {context.output(0), context.output(1), context.output(2), context.output(3),
+                 deform_kernels::kValue});
 }
 
 void double_backward_cuda(KernelContext& context) {
@@ -266,13 +230,13 @@ void double_backward_cuda(KernelContext& context) {
   forward.Y = result(context.output(0));
   run_forward(context, forward);
 
-  Gradients gradients(context, inputs, grad, W_direction, changes ? W : Tensor());
-  gradients.run(context.output(1), context.output(3), context.output(4));
-  if (changes) {
-    gradients.run_weights(context.output(2), deform_kernels::kChange);
-  } else if (const Tensor& grad_W = context.output(2); grad_W.elements() > 0) {
+  run_gradients(context, inputs, grad, W_direction, changes ? W : Tensor(),
+                {context.output(1), context.output(2), context.output(3), context.output(4),
+                 deform_kernels::kChange, changes});
+  if (changes) return;
+  if (const Tensor& grad_W = context.output(2); grad_W.elements() > 0) {
     const auto bytes = static_cast<int64_t>(byte_count(grad_W.shape, grad_W.dtype));
-    gpu_with(context, myops_deform_weights).fill_zero(grad_W.as<char>(), bytes);
+    gpu_with(context, "weights.h").fill_zero(grad_W.as<char>(), bytes);
   }
 }
 

@@ -59,38 +59,45 @@ A read_weight(const DeformSizes& sizes, const DeformTensor& W, int64_t o, int64_
   return read<T, A>(W, o, c, tap / sizes.kernel_width, tap % sizes.kernel_width);
 }
 
-// One tap of one output pixel.
-template <class A>
+// One tap of one output pixel. I: the type of the numbers of an image's rows and columns.
+template <class A, class I = int64_t>
 struct Position {
-  bool hit;      // otherwise it samples 0, and has no derivatives
-  int64_t y, x;  // the cell's upper left corner, which may be -1
-  A fy, fx;      // within the cell
+  bool hit;  // otherwise it samples 0, and has no derivatives
+  I y, x;    // the cell's upper left corner, which may be -1
+  A fy, fx;  // within the cell
   A mask;
 };
+
+// `plane`: offset group * taps + tap; (row, column): the pixel; (y, x): where the tap is without
+// its offset.
+template <class T, class A, class I>
+Position<A, I> position_at(const DeformInputs& inputs, I n, I plane, I row, I column, A y, A x) {
+  y += read<T, A>(inputs.offset, n, 2 * plane, row, column);
+  x += read<T, A>(inputs.offset, n, 2 * plane + 1, row, column);
+  Position<A, I> at{};
+  at.mask = inputs.mask.data != nullptr ? read<T, A>(inputs.mask, n, plane, row, column) : A(1);
+  // NaN fails all comparisons.
+  at.hit = y > -1 && y < static_cast<A>(inputs.sizes.height) && x > -1 &&
+           x < static_cast<A>(inputs.sizes.width);
+  if (!at.hit) return at;
+  const A top = std::floor(y), left = std::floor(x);
+  at.y = static_cast<I>(top);
+  at.x = static_cast<I>(left);
+  at.fy = y - top;
+  at.fx = x - left;
+  return at;
+}
 
 template <class T, class A>
 Position<A> position(const DeformInputs& inputs, int64_t n, int64_t group, int64_t tap,
                      int64_t pixel) {
   const DeformSizes& sizes = inputs.sizes;
   const int64_t row = pixel / sizes.out_width, column = pixel % sizes.out_width;
-  const int64_t plane = group * sizes.taps + tap;
   const A y = static_cast<A>(row * sizes.stride_y - sizes.pad_top) +
-              static_cast<A>(tap / sizes.kernel_width * sizes.dilation_y) +
-              read<T, A>(inputs.offset, n, 2 * plane, row, column);
+              static_cast<A>(tap / sizes.kernel_width * sizes.dilation_y);
   const A x = static_cast<A>(column * sizes.stride_x - sizes.pad_left) +
-              static_cast<A>(tap % sizes.kernel_width * sizes.dilation_x) +
-              read<T, A>(inputs.offset, n, 2 * plane + 1, row, column);
-  Position<A> at{};
-  at.mask = inputs.mask.data != nullptr ? read<T, A>(inputs.mask, n, plane, row, column) : A(1);
-  // NaN fails all comparisons.
-  at.hit = y > -1 && y < static_cast<A>(sizes.height) && x > -1 && x < static_cast<A>(sizes.width);
-  if (!at.hit) return at;
-  const A top = std::floor(y), left = std::floor(x);
-  at.y = static_cast<int64_t>(top);
-  at.x = static_cast<int64_t>(left);
-  at.fy = y - top;
-  at.fx = x - left;
-  return at;
+              static_cast<A>(tap % sizes.kernel_width * sizes.dilation_x);
+  return position_at<T, A, int64_t>(inputs, n, group * sizes.taps + tap, row, column, y, x);
 }
 
 // y', x' and m' of a tap; 0 where none arrived.
@@ -100,9 +107,7 @@ struct Move {
 };
 
 template <class T, class A>
-Move<A> move_of(const DeformInputs& inputs, int64_t n, int64_t group, int64_t tap, int64_t pixel) {
-  const int64_t row = pixel / inputs.sizes.out_width, column = pixel % inputs.sizes.out_width;
-  const int64_t plane = group * inputs.sizes.taps + tap;
+Move<A> move_at(const DeformInputs& inputs, int64_t n, int64_t plane, int64_t row, int64_t column) {
   Move<A> move{};
   if (inputs.shift.data != nullptr) {
     move.y = read<T, A>(inputs.shift, n, 2 * plane, row, column);
@@ -114,34 +119,40 @@ Move<A> move_of(const DeformInputs& inputs, int64_t n, int64_t group, int64_t ta
   return move;
 }
 
+template <class T, class A>
+Move<A> move_of(const DeformInputs& inputs, int64_t n, int64_t group, int64_t tap, int64_t pixel) {
+  const int64_t width = inputs.sizes.out_width;
+  return move_at<T, A>(inputs, n, group * inputs.sizes.taps + tap, pixel / width, pixel % width);
+}
+
 // Of the corners: upper left, upper right, lower left, lower right.
 template <class A>
 struct Corners {
   A at[4];
 };
 
-template <class A>
-Corners<A> value_weights(const Position<A>& f) {  // w
+template <class A, class I>
+Corners<A> value_weights(const Position<A, I>& f) {  // w
   return {{(1 - f.fy) * (1 - f.fx), (1 - f.fy) * f.fx, f.fy * (1 - f.fx), f.fy * f.fx}};
 }
-template <class A>
-Corners<A> y_weights(const Position<A>& f) {
+template <class A, class I>
+Corners<A> y_weights(const Position<A, I>& f) {
   return {{-(1 - f.fx), -f.fx, 1 - f.fx, f.fx}};
 }
-template <class A>
-Corners<A> x_weights(const Position<A>& f) {
+template <class A, class I>
+Corners<A> x_weights(const Position<A, I>& f) {
   return {{-(1 - f.fy), 1 - f.fy, -f.fy, f.fy}};
 }
 
-template <class A>
-Corners<A> masked(const Position<A>& at) {  // a = m w
+template <class A, class I>
+Corners<A> masked(const Position<A, I>& at) {  // a = m w
   Corners<A> weights = value_weights(at);
   for (int j = 0; j < 4; ++j) weights.at[j] *= at.mask;
   return weights;
 }
 
-template <class A>
-Corners<A> changes(const Position<A>& at, const Move<A>& move) {  // b
+template <class A, class I>
+Corners<A> changes(const Position<A, I>& at, const Move<A>& move) {  // b
   const Corners<A> w = value_weights(at), wy = y_weights(at), wx = x_weights(at);
   Corners<A> b{};
   for (int j = 0; j < 4; ++j) {

@@ -1,13 +1,12 @@
 // A product of matrices. Each block computes a tile of kRows x kColumns elements of the result: it
 // copies one piece of both factors after another, kDepth rows of each, into shared memory, and its
-// threads add the products of these pieces to their sums. FmaProduct multiplies in the type of the
-// sums, TensorProduct on tensor cores. Used where a product has many rows; with few rows, most of a
-// tile would be empty.
+// threads add the products of these pieces to their sums. While it multiplies one piece, the next
+// one is on its way to the registers. FmaProduct multiplies in the type of the sums, TensorProduct
+// on tensor cores. Used where a product has many rows; with few rows, most of a tile would be
+// empty.
 //
-// Both have the type Sums, of one thread; fill_left and fill_right, which call value(d, i) once for
-// each d below `depth` and each row or column i (neighbouring threads have neighbouring d if
-// `along_depth`, otherwise neighbouring i); multiply, which adds the product of the two pieces to
-// the sums; and each_sum.
+// A thread copies one unit of each factor and piece: Pack<T>::kCount elements that are neighbours
+// in memory, along the side of the tile (of rows, or of columns) or along the depth.
 #pragma once
 
 #include "myops/device.h"
@@ -22,138 +21,130 @@ struct Tile {
 
 inline int64_t tiles(int64_t length, int64_t each) { return (length + each - 1) / each; }
 
-// `kDepth` rows of both factors, the left one transposed.
-template <class A>
-struct FmaFactors {
-  static constexpr int kDepth = 16;
-  static constexpr int kGap = 4;  // so that a column of `left` or `right` is in several banks
-  A left[kDepth][Tile::kRows + kGap];
-  A right[kDepth][Tile::kColumns + kGap];
+enum class Along { Side, Depth };
+
+// Neighbouring elements that are read or written together.
+template <class T, int count>
+struct alignas(sizeof(T) * count < 16 ? sizeof(T) * count : 16) Run {
+  T at[count];
 };
 
-// Each thread multiplies kEach x kEach elements of the result.
-template <class A>
+// The first element of a thread's unit.
+struct Unit {
+  int d, i;
+  bool exists;  // there are fewer units than threads where elements are narrow
+};
+
+// `kDepth` rows of both factors, the left one transposed.
+template <class A, int columns>
+struct alignas(16) FmaFactors {
+  static constexpr int kDepth = 64 / sizeof(A) < 16 ? 8 : 16;
+  static constexpr int kGap = Pack<A>::kCount;  // so that a column is in several banks
+  A left[kDepth][Tile::kRows + kGap], right[kDepth][columns + kGap];
+};
+
+// Each thread multiplies kEach x kRun elements of the result. With fewer columns there are more
+// tiles.
+template <class T, class A, int columns = Tile::kColumns>
 struct FmaProduct {
-  static constexpr int kDepth = FmaFactors<A>::kDepth, kEach = 4;
-  static_assert(Tile::kRows * Tile::kColumns == kEach * kEach * Tile::kThreads, "all of a tile");
+  using Factors = FmaFactors<A, columns>;
+  static constexpr bool kTensor = false;
+  static constexpr int kColumns = columns;
+  static constexpr int kUnit = Pack<T>::kCount;
+  static constexpr int kDepth = Factors::kDepth, kEach = 4;
+  static constexpr int kRun = columns / 16;  // elements of a row of the result that a thread has
+  static_assert(Tile::kRows * columns == kEach * kRun * Tile::kThreads, "all of a tile");
 
   struct Sums {
-    A at[kEach][kEach];
-    void add(const Sums& other) {
-      for (int e = 0; e < kEach * kEach; ++e)
-        at[e / kEach][e % kEach] += other.at[e / kEach][e % kEach];
-    }
+    A at[kEach][kRun];
   };
 
-  template <class Put>
-  static void fill(int thread, int depth, bool along_depth, const Put& put) {
-    constexpr int kSide = Tile::kRows;
-    static_assert(Tile::kRows == Tile::kColumns, "both factors have as many");
-    for (int e = thread; e < kDepth * kSide; e += Tile::kThreads) {
-      const int d = along_depth ? e % kDepth : e / kSide;
-      const int i = along_depth ? e / kDepth : e % kSide;
-      if (d < depth) put(d, i);
+  template <Along along, class Side>
+  static void store(Side& side, const Unit& unit, const A* values) {
+    if constexpr (along == Along::Depth) {
+      for (int v = 0; v < kUnit; ++v) side[unit.d + v][unit.i] = values[v];
+    } else {
+      constexpr int kCount = Pack<A>::kCount;
+      for (int v = 0; v < kUnit; v += kCount) {
+        Pack<A> pack;
+        for (int w = 0; w < kCount; ++w) pack.at[w] = values[v + w];
+        *reinterpret_cast<Pack<A>*>(&side[unit.d][unit.i + v]) = pack;
+      }
     }
-  }
-  template <class Value>
-  static void fill_left(FmaFactors<A>& factors, int thread, int depth, bool along_depth,
-                        const Value& value) {
-    fill(thread, depth, along_depth, [&](int d, int i) { factors.left[d][i] = value(d, i); });
-  }
-  template <class Value>
-  static void fill_right(FmaFactors<A>& factors, int thread, int depth, bool along_depth,
-                         const Value& value) {
-    fill(thread, depth, along_depth, [&](int d, int i) { factors.right[d][i] = value(d, i); });
   }
 
   template <class B, class AllSums>
-  static void multiply(const B& block, const FmaFactors<A>& factors, int depth, AllSums& sums) {
-    block.each([&](int thread) {
+  static void multiply(const B& block, const Factors& factors, AllSums& sums) {
+    block.begin([&](int thread) {
       const int row = row_of(thread), column = column_of(thread);
-      for (int d = 0; d < depth; ++d) {
-        A left[kEach], right[kEach];
+      for (int d = 0; d < kDepth; ++d) {
+        const auto left = *reinterpret_cast<const Run<A, kEach>*>(&factors.left[d][row]);
+        const auto right = *reinterpret_cast<const Run<A, kRun>*>(&factors.right[d][column]);
         for (int i = 0; i < kEach; ++i) {
-          left[i] = factors.left[d][row + i];
-          right[i] = factors.right[d][column + i];
-        }
-        for (int i = 0; i < kEach; ++i) {
-          for (int j = 0; j < kEach; ++j) {
+          for (int j = 0; j < kRun; ++j) {
             A& sum = sums[thread].at[i][j];
-            sum = std::fma(left[i], right[j], sum);
+            sum = std::fma(left.at[i], right.at[j], sum);
           }
         }
       }
     });
   }
 
-  // Calls use(row, column, sum) for the elements of a thread that are inside the result.
+  // Calls use(row, column, kRun sums) for the elements of a thread.
   template <class Use>
-  static void each_sum(int thread, const Sums& sums, int64_t rows, int64_t columns,
-                       const Use& use) {
-    for (int i = 0; i < kEach; ++i) {
-      for (int j = 0; j < kEach; ++j) {
-        const int row = row_of(thread) + i, column = column_of(thread) + j;
-        if (row < rows && column < columns) use(row, column, sums.at[i][j]);
-      }
-    }
+  static void each_run(int thread, const Sums& sums, const Use& use) {
+    for (int i = 0; i < kEach; ++i) use(row_of(thread) + i, column_of(thread), sums.at[i]);
   }
 
-  // Where the elements of a thread are in the tile.
-  static int row_of(int thread) { return thread / (Tile::kColumns / kEach) * kEach; }
-  static int column_of(int thread) { return thread % (Tile::kColumns / kEach) * kEach; }
+  // Where the elements of a thread are: a warp has 16 rows and half of the columns, so that what it
+  // reads of a row of either factor is in different banks.
+  static int row_of(int thread) { return thread / 64 * 16 + thread % 32 / 8 * kEach; }
+  static int column_of(int thread) { return thread / 32 % 2 * (columns / 2) + thread % 8 * kRun; }
 };
 
 // Words (TensorWord) of both factors: those of a row of the left one, and of a column of the right
 // one, are neighbours.
-struct TensorFactors {
+struct alignas(16) TensorFactors {
   static constexpr int kWords = 16;
   static constexpr int kGap = 4;  // so that what a warp reads at once is in 32 banks
-  uint32_t left[Tile::kRows][kWords + kGap];
-  uint32_t right[Tile::kColumns][kWords + kGap];
+  uint32_t left[Tile::kRows][kWords + kGap], right[Tile::kColumns][kWords + kGap];
 };
 
 // Each warp multiplies 16 rows and 32 columns of the result. What is no element of T is rounded to
 // it (float32: to TF32) before it is multiplied; sums are float32.
 template <class T>
 struct TensorProduct {
+  using Factors = TensorFactors;
+  static constexpr bool kTensor = true;
+  static constexpr int kColumns = Tile::kColumns;
+  static constexpr int kUnit = Pack<T>::kCount;
   static constexpr int kWords = TensorFactors::kWords;
   static constexpr int kElements = TensorWord<T>::kElements;
   static constexpr int kDepth = kWords * kElements;
   static constexpr int kAcross = 4;  // products of 8 columns of a warp
+  static constexpr int kRun = 2;
   static constexpr int kWarpColumns = 8 * kAcross, kWarpsAcross = Tile::kColumns / kWarpColumns;
   static_assert(Tile::kRows * kWarpsAcross == 16 * Tile::kThreads / 32, "all of a tile");
 
-  struct Sums : WarpSums<1, kAcross> {
-    void add(const Sums& other) {
-      for (int e = 0; e < 4 * kAcross; ++e) this->at[0][e / 4][e % 4] += other.at[0][e / 4][e % 4];
-    }
-  };
+  using Sums = WarpSums<1, kAcross>;
 
-  template <int side, class Value>
-  static void fill(uint32_t (&words)[side][kWords + TensorFactors::kGap], int thread, int depth,
-                   bool along_depth, const Value& value) {
-    for (int e = thread; e < kWords * side; e += Tile::kThreads) {
-      const int word = along_depth ? e % kWords : e / side;
-      const int i = along_depth ? e / kWords : e % side;
-      words[i][word] = TensorWord<T>::of([&](int element) {
-        const int d = word * kElements + element;
-        return d < depth ? value(d, i) : 0.0f;
-      });
+  template <Along along, class Side>
+  static void store(Side& side, const Unit& unit, const float* values) {
+    if constexpr (along == Along::Side) {
+      for (int v = 0; v < kUnit; ++v) TensorWord<T>::put(side[unit.i + v], unit.d, values[v]);
+    } else {
+      constexpr int kCount = Pack<uint32_t>::kCount;
+      static_assert(kUnit == kCount * kElements, "a pack of words");
+      Pack<uint32_t> pack;
+      for (int w = 0; w < kCount; ++w) {
+        pack.at[w] = TensorWord<T>::of([&](int e) { return values[w * kElements + e]; });
+      }
+      *reinterpret_cast<Pack<uint32_t>*>(&side[unit.i][unit.d / kElements]) = pack;
     }
-  }
-  template <class Value>
-  static void fill_left(TensorFactors& factors, int thread, int depth, bool along_depth,
-                        const Value& value) {
-    fill(factors.left, thread, depth, along_depth, value);
-  }
-  template <class Value>
-  static void fill_right(TensorFactors& factors, int thread, int depth, bool along_depth,
-                         const Value& value) {
-    fill(factors.right, thread, depth, along_depth, value);
   }
 
   template <class B, class AllSums>
-  static void multiply(const B& block, const TensorFactors& factors, int, AllSums& sums) {
+  static void multiply(const B& block, const TensorFactors& factors, AllSums& sums) {
     multiply_in_warps<T, kWords / 8, 1, kAcross>(
         block,
         [&](int thread, int step) {
@@ -175,14 +166,12 @@ struct TensorProduct {
   }
 
   template <class Use>
-  static void each_sum(int thread, const Sums& sums, int64_t rows, int64_t columns,
-                       const Use& use) {
+  static void each_run(int thread, const Sums& sums, const Use& use) {
     const int lane = thread % 32;
-    for (int j = 0; j < kAcross; ++j) {
-      for (int i = 0; i < 4; ++i) {
-        const int row = row_of(thread) + sum_row(lane, i);
-        const int column = column_of(thread) + 8 * j + sum_column(lane, i);
-        if (row < rows && column < columns) use(row, column, sums.at[0][j][i]);
+    for (int i = 0; i < 4; i += kRun) {
+      for (int j = 0; j < kAcross; ++j) {
+        use(row_of(thread) + sum_row(lane, i), column_of(thread) + 8 * j + sum_column(lane, i),
+            &sums.at[0][j][i]);
       }
     }
   }
@@ -191,5 +180,66 @@ struct TensorProduct {
   static int row_of(int thread) { return thread / 32 / kWarpsAcross * 16; }
   static int column_of(int thread) { return thread / 32 % kWarpsAcross * kWarpColumns; }
 };
+
+// The unit of a thread; neighbouring threads have neighbouring units.
+template <class Product, Along along, int side>
+Unit unit_of(int thread) {
+  constexpr int kUnit = Product::kUnit;
+  constexpr int kAcross = (along == Along::Side ? side : Product::kDepth) / kUnit;
+  constexpr int kUnits = side * Product::kDepth / kUnit;
+  static_assert(kUnits <= Tile::kThreads, "a unit of each thread");
+  const int first = thread % kAcross * kUnit, second = thread / kAcross;
+  const bool exists = thread < kUnits;
+  return along == Along::Side ? Unit{second, first, exists} : Unit{first, second, exists};
+}
+
+// Adds the product of two factors with `depth` rows, which Left and Right copy: load(d, i), for a
+// unit with d < depth, returns what is read from memory; values(what, d, i, values) turns it into
+// numbers. Both may read shared memory, which must not change until the end.
+template <class A, class Product, class B, class Left, class Right, class Sums>
+void add_product(const B& block, typename Product::Factors* factors, int32_t depth,
+                 const Left& left, const Right& right, Sums& sums) {
+  struct Staged {
+    typename Left::Loaded left;
+    typename Right::Loaded right;
+  };
+  constexpr int kDepth = Product::kDepth, kUnit = Product::kUnit;
+  PerThread<Staged, B::kThreads> staged;
+  const auto load = [&](int thread, int32_t first) {
+    const Unit l = unit_of<Product, Left::kAlong, Tile::kRows>(thread);
+    const Unit r = unit_of<Product, Right::kAlong, Product::kColumns>(thread);
+    if (l.exists) staged[thread].left = left.load(first + l.d, l.i, first + l.d < depth);
+    if (r.exists) staged[thread].right = right.load(first + r.d, r.i, first + r.d < depth);
+  };
+  const auto store = [&](int thread, int32_t first, typename Product::Factors& to) {
+    const Unit l = unit_of<Product, Left::kAlong, Tile::kRows>(thread);
+    const Unit r = unit_of<Product, Right::kAlong, Product::kColumns>(thread);
+    A values[kUnit];
+    if (l.exists) {
+      left.values(staged[thread].left, first + l.d, l.i, first + l.d < depth, values);
+      Product::template store<Left::kAlong>(to.left, l, values);
+    }
+    if (r.exists) {
+      right.values(staged[thread].right, first + r.d, r.i, first + r.d < depth, values);
+      Product::template store<Right::kAlong>(to.right, r, values);
+    }
+  };
+  if (depth <= 0) return;
+  block.each([&](int thread) {
+    load(thread, 0);
+    store(thread, 0, factors[0]);
+  });
+  int now = 0;
+  for (int32_t first = 0; first < depth; first += kDepth) {
+    const int32_t next = first + kDepth;
+    const bool more = next < depth;
+    if (more) block.begin([&](int thread) { load(thread, next); });
+    Product::multiply(block, factors[now], sums);
+    now = 1 - now;
+    block.each([&](int thread) {
+      if (more) store(thread, next, factors[now]);
+    });
+  }
+}
 
 }  // namespace myops::deform_kernels

@@ -2,32 +2,16 @@
 // The same with W' makes T'.
 #pragma once
 
-#include "deform_conv2d/cuda/positions.h"
-#include "deform_conv2d/cuda/tile_product.h"
+#include "deform_conv2d/cuda/samples.h"
 
 namespace myops {
 
 struct DeformTransposed {
-  static constexpr int kThreads = deform_kernels::Tile::kThreads;
   DeformSizes sizes;
   DeformTensor grad, W;
   int64_t first_row, rows;
   void* products;  // [rows, taps, pixels], of type A
 };
-
-namespace deform_kernels {
-
-// Rows of the tiles of an image and a weight group ("segment") are (channel, tap), columns pixels.
-inline int64_t segment_tiles(const DeformSizes& sizes) {
-  return tiles(channels_of(sizes) * sizes.taps, Tile::kRows) * tiles(pixels(sizes), Tile::kColumns);
-}
-inline int64_t transposed_blocks(const DeformTransposed& arguments) {
-  const int64_t channels = channels_of(arguments.sizes);
-  const int64_t last = (arguments.first_row + arguments.rows - 1) / channels;
-  return (last - arguments.first_row / channels + 1) * segment_tiles(arguments.sizes);
-}
-
-}  // namespace deform_kernels
 
 // Few outputs in a group: one element of T.
 template <class T, class A>
@@ -48,75 +32,104 @@ void transposed_direct(const DeformTransposed& arguments, int64_t i) {
   static_cast<A*>(arguments.products)[i] = sum;
 }
 
-// Many outputs in a group.
+// Many outputs in a group: rows of the product are pixels of an image, columns those of a block of
+// channels, tap * channels of the block + channel. A row of products ("row" n * blocks + block) is
+// [padded pixels, columns].
+struct DeformTransposedTile {
+  static constexpr int kThreads = deform_kernels::Tile::kThreads, kBlocks = 4;
+  DeformShape shape;
+  const void* grad;  // [batch, outputs, pixels] with strides
+  int64_t image_stride, output_stride;
+  const void* W;  // packed
+  int32_t blocks_of_group, all_blocks, columns;
+  int32_t pixel_tiles, column_tiles;
+  int32_t first_row, rows;
+  void* products;  // of type A
+};
+
+namespace deform_kernels {
+
+inline int64_t transposed_blocks(const DeformTransposedTile& arguments) {
+  return int64_t{arguments.rows} * arguments.pixel_tiles * arguments.column_tiles;
+}
+
+}  // namespace deform_kernels
+
 template <class Factors>
 struct TransposedParts {
-  Factors factors;
+  Factors factors[2];
 };
 template <class A>
-using TransposedShared = TransposedParts<deform_kernels::FmaFactors<A>>;
+using TransposedShared =
+    TransposedParts<deform_kernels::FmaFactors<A, deform_kernels::Tile::kColumns>>;
 template <class A>
 using TransposedTensorShared = TransposedParts<deform_kernels::TensorFactors>;
 
 template <class T, class A, class Product, class B, class Shared>
-void transposed_product(const DeformTransposed& arguments, const B& block, int64_t i,
+void transposed_product(const DeformTransposedTile& arguments, const B& block, int64_t i,
                         Shared& shared) {
+  using deform_kernels::Along;
+  using deform_kernels::PackLoader;
   using deform_kernels::Tile;
-  const DeformSizes& sizes = arguments.sizes;
-  const int64_t pixels = deform_kernels::pixels(sizes), taps = sizes.taps;
-  const int64_t channels = deform_kernels::channels_of(sizes);
-  const int64_t each = deform_kernels::outputs_of(sizes);
-  const int64_t column_tiles = deform_kernels::tiles(pixels, Tile::kColumns);
-  const int64_t of_segment = deform_kernels::segment_tiles(sizes);
-  const int64_t segment = arguments.first_row / channels + i / of_segment;
-  const int64_t n = segment / sizes.groups, group = segment % sizes.groups;
-  const int64_t first_pixel = i % column_tiles * Tile::kColumns;
-  const int64_t first = i % of_segment / column_tiles * Tile::kRows;  // channel * taps + tap
-  const int64_t rows = channels * taps - first, columns = pixels - first_pixel;
+  const DeformShape& shape = arguments.shape;
+  const auto tile = static_cast<uint32_t>(i);
+  const auto pixel_tiles = static_cast<uint32_t>(arguments.pixel_tiles);
+  const auto column_tiles = static_cast<uint32_t>(arguments.column_tiles);
+  const auto first = static_cast<int32_t>(tile % column_tiles) * Tile::kColumns;
+  const auto pixel = static_cast<int32_t>(tile / column_tiles % pixel_tiles) * Tile::kRows;
+  const auto row = static_cast<int32_t>(tile / column_tiles / pixel_tiles);
+  const int32_t n = (arguments.first_row + row) / arguments.all_blocks;
+  const int32_t of_image = arguments.first_row + row - n * arguments.all_blocks;
+  const int32_t group = of_image / arguments.blocks_of_group, columns = arguments.columns;
   PerThread<typename Product::Sums, B::kThreads> sums;
-  for (int64_t o = 0; o < each; o += Product::kDepth) {
-    const int depth = static_cast<int>(smaller<int64_t>(Product::kDepth, each - o));
-    block.each([&](int thread) {
-      Product::fill_left(shared.factors, thread, depth, false, [&](int d, int r) {
-        return r < rows
-                   ? deform_kernels::read_weight<T, A>(sizes, arguments.W, group * each + o + d,
-                                                       (first + r) / taps, (first + r) % taps)
-                   : A(0);
-      });
-      Product::fill_right(shared.factors, thread, depth, false, [&](int d, int c) {
-        const int64_t pixel = first_pixel + c;
-        return c < columns
-                   ? deform_kernels::read<T, A>(arguments.grad, n, group * each + o + d,
-                                                pixel / sizes.out_width, pixel % sizes.out_width)
-                   : A(0);
-      });
-    });
-    Product::multiply(block, shared.factors, depth, sums);
+  const PackLoader<T, A, Along::Side> left{
+      static_cast<const T*>(arguments.grad) + n * arguments.image_stride +
+          group * shape.outputs * arguments.output_stride + pixel,
+      arguments.output_stride, shape.padded_pixels - pixel};
+  const T* W =
+      static_cast<const T*>(arguments.W) + int64_t{of_image} * shape.padded_outputs * columns;
+  if constexpr (Product::kTensor) {
+    const PackLoader<T, A, Along::Depth> right{W + int64_t{first} * shape.padded_outputs,
+                                               shape.padded_outputs, columns - first};
+    deform_kernels::add_product<A, Product>(block, shared.factors, shape.outputs, left, right,
+                                            sums);
+  } else {
+    const PackLoader<T, A, Along::Side> right{W + first, columns, columns - first};
+    deform_kernels::add_product<A, Product>(block, shared.factors, shape.outputs, left, right,
+                                            sums);
   }
-  block.each([&](int thread) {
-    Product::each_sum(thread, sums[thread], rows, columns, [&](int r, int c, A sum) {
-      const int64_t row = segment * channels + (first + r) / taps - arguments.first_row;
-      if (row < 0 || row >= arguments.rows) return;  // of another pass
-      static_cast<A*>(
-          arguments.products)[(row * taps + (first + r) % taps) * pixels + first_pixel + c] = sum;
+  block.begin([&](int thread) {
+    Product::each_run(thread, sums[thread], [&](int r, int c, const A* run) {
+      constexpr int kRun = Product::kRun;
+      // Columns are padded to packs of T; half a run may be outside.
+      if (pixel + r >= shape.padded_pixels || first + c >= columns) return;
+      A* to = static_cast<A*>(arguments.products) +
+              (int64_t{row} * shape.padded_pixels + pixel + r) * columns + first + c;
+      if (first + c + kRun <= columns) {
+        deform_kernels::Run<A, kRun> whole;
+        for (int v = 0; v < kRun; ++v) whole.at[v] = run[v];
+        *reinterpret_cast<deform_kernels::Run<A, kRun>*>(to) = whole;
+      } else {
+        for (int v = 0; v < kRun && first + c + v < columns; ++v) to[v] = run[v];
+      }
     });
   });
 }
 
 template <class T, class A, class B>
-void transposed_tile(const DeformTransposed& arguments, const B& block, int64_t i,
+void transposed_tile(const DeformTransposedTile& arguments, const B& block, int64_t i,
                      TransposedShared<A>& shared) {
-  transposed_product<T, A, deform_kernels::FmaProduct<A>>(arguments, block, i, shared);
+  transposed_product<T, A, deform_kernels::FmaProduct<T, A>>(arguments, block, i, shared);
 }
 template <class T, class A, class B>
-void transposed_tensor(const DeformTransposed& arguments, const B& block, int64_t i,
+void transposed_tensor(const DeformTransposedTile& arguments, const B& block, int64_t i,
                        TransposedTensorShared<A>& shared) {
   transposed_product<T, A, deform_kernels::TensorProduct<T>>(arguments, block, i, shared);
 }
 
 }  // namespace myops
 
-#ifndef MYOPS_DEFORM_TENSOR  // transposed_tensor.h has the other kernel
+#ifndef MYOPS_DEFORM_VARIANT  // transposed_tensor.h has the other kernel
 MYOPS_KERNEL(transposed_direct, DeformTransposed, transposed_direct)
-MYOPS_BLOCK_KERNEL(transposed_tile, DeformTransposed, TransposedShared, transposed_tile)
+MYOPS_BLOCK_KERNEL(transposed_tile, DeformTransposedTile, TransposedShared, transposed_tile)
 #endif

@@ -2,7 +2,8 @@
 // sm_80 on.
 #pragma once
 
-#define MYOPS_DEFORM_TENSOR
+#define MYOPS_DEFORM_VARIANT
 #include "deform_conv2d/cuda/transposed.h"
 
-MYOPS_BLOCK_KERNEL(transposed_tensor, DeformTransposed, TransposedTensorShared, transposed_tensor)
+MYOPS_BLOCK_KERNEL(transposed_tensor, DeformTransposedTile, TransposedTensorShared,
+                   transposed_tensor)

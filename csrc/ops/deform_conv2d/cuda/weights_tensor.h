@@ -2,7 +2,7 @@
 // sm_80 on.
 #pragma once
 
-#define MYOPS_DEFORM_TENSOR
+#define MYOPS_DEFORM_VARIANT
 #include "deform_conv2d/cuda/weights.h"
 
-MYOPS_BLOCK_KERNEL(weights_tensor, DeformWeights, WeightsTensorShared, weights_tensor)
+MYOPS_BLOCK_KERNEL(weights_tensor, DeformWeightsTile, WeightsTensorShared, weights_tensor)
