@@ -1,4 +1,4 @@
-"""Our kernels on a GPU compared with those for the CPU: `make test-cuda`. Never run so far."""
+"""Our kernels on a GPU compared with those for the CPU: `make test-cuda`."""
 
 from __future__ import annotations
 

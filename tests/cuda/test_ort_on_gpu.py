@@ -1,4 +1,4 @@
-"""Nodes on ONNX Runtime's CUDA provider: the bits of PyTorch on the same GPU. Never run so far."""
+"""Nodes on ONNX Runtime's CUDA provider: the bits of PyTorch on the same GPU."""
 
 from __future__ import annotations
 

@@ -118,11 +118,11 @@ struct SharedMemory {
 #include "my_add/cuda/kernels.h"
 #undef MYOPS_FAKE_TYPES
 #define MYOPS_FAKE_TYPES Half, BFloat16, float, double, uint8_t
-#include "resize/cuda/tables.h"
 #include "resize/cuda/any_taps.h"
 #include "resize/cuda/copy.h"
 #include "resize/cuda/four_or_more_taps.h"
 #include "resize/cuda/four_taps.h"
+#include "resize/cuda/make_tables.h"
 #include "resize/cuda/one_or_more_taps.h"
 #include "resize/cuda/two_or_more_taps.h"
 #include "resize/cuda/two_taps.h"

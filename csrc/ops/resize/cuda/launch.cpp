@@ -12,6 +12,7 @@
 
 MYOPS_CUDA_FILE(myops_resize_coordinates, "resize/cuda/coordinates.h")
 MYOPS_CUDA_FILE(myops_resize_tables, "resize/cuda/tables.h")
+MYOPS_CUDA_FILE(myops_resize_make_tables, "resize/cuda/make_tables.h")
 MYOPS_CUDA_FILE(myops_resize_sums, "resize/cuda/sums.h")
 MYOPS_CUDA_FILE(myops_resize_passes, "resize/cuda/passes.h")
 MYOPS_CUDA_FILE(myops_resize_copy, "resize/cuda/copy.h")
@@ -72,7 +73,7 @@ class Resampling {
         copies_(!backward && request.settings.mode == Mode::Nearest),
         passes_(order_of_passes()),
         wide_(is_wide()),
-        gpu_(gpu_with(wide_ ? myops_resize_wide : myops_resize_tables)) {}
+        gpu_(gpu_with(wide_ ? myops_resize_wide : myops_resize_make_tables)) {}
 
   void run() {
     const Tensor &source = context_.input(0), &target = context_.output(0);

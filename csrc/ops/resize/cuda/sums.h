@@ -3,7 +3,6 @@
 // Sums have the same order as on the CPU (kernels/slab_sum.h), and so the same bits.
 #pragma once
 
-#define MYOPS_RESIZE_PASS
 #include "resize/cuda/tables.h"
 
 namespace myops {
