@@ -196,7 +196,7 @@ void copy(const PassArguments& pass, int64_t i) {
     return outside;
   };
   const auto put = [&](I at, const Together<T, kCount>& elements) {
-    store<T, T>(pass.y, true, row.y + at, elements);
+    *reinterpret_cast<Together<T, kCount>*>(static_cast<T*>(pass.y) + row.y + at) = elements;
   };
   if constexpr (kInner == kLanes) {
     put(row.first * kResizeLanes, found(row.first * kResizeLanes));
