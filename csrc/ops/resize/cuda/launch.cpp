@@ -178,13 +178,13 @@ class Resampling {
   // Whether this pass and the next one are made together: their axes are neighbours, and the sums
   // that are made again are few.
   bool is_plane(const Shape& lengths, size_t pass) const {
-    // Products of an element of the result, so that no more are made than storing sums is worth.
-    const double most = kernels(&passes_[pass], 2).any_count ? 4 : 16;
     if (wide_ || pass + 1 == passes_.size() || !kernel_enabled("resize.cuda_plane")) return false;
     const size_t one = passes_[pass], other = passes_[pass + 1];
     const size_t inside = position(one) > position(other) ? one : other;
     const size_t outside = inside == one ? other : one;
     if (inner_of(lengths, outside) != inner_of(lengths, inside) * lengths[inside]) return false;
+    // Products of an element of the result, so that no more are made than storing sums is worth.
+    const double most = kernels(&passes_[pass], 2).any_count ? 4 : 16;
     return terms(one) * terms(other) <= most;
   }
 
@@ -196,9 +196,9 @@ class Resampling {
     return std::max(taps * static_cast<double>(of.output) / static_cast<double>(of.input), 1.0);
   }
 
-  // A part of a block of scratch memory, of which `used` bytes are taken.
-  void* part(char* memory, int64_t& used, int64_t count, size_t size) const {
-    void* place = memory + used;
+  // A part of a block of scratch memory, of which `used` bytes are taken. Null without memory.
+  static void* part(char* memory, int64_t& used, int64_t count, size_t size) {
+    void* place = memory != nullptr ? memory + used : nullptr;
     used += (count * static_cast<int64_t>(size) + 15) / 16 * 16;
     return place;
   }
