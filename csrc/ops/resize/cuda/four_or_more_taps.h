@@ -3,9 +3,5 @@
 
 #include "resize/cuda/passes.h"
 
-MYOPS_RESIZE_KERNEL(four_or_more_taps_one, resample, int32_t, 1, 0, 4, kOne)
-MYOPS_RESIZE_KERNEL(four_or_more_taps_lanes, resample, int32_t, 1, 0, 4, kLanes)
-MYOPS_RESIZE_KERNEL(four_or_more_taps, resample, int32_t, 1, 0, 4, kOther)
-MYOPS_RESIZE_KERNEL(four_or_more_taps_plane_one, resample, int32_t, 2, 0, 4, kOne)
-MYOPS_RESIZE_KERNEL(four_or_more_taps_plane_lanes, resample, int32_t, 2, 0, 4, kLanes)
-MYOPS_RESIZE_KERNEL(four_or_more_taps_plane, resample, int32_t, 2, 0, 4, kOther)
+// The number of taps (0: any), and that which most elements have.
+MYOPS_RESIZE_KERNELS(four_or_more_taps, resample, 0, 4)

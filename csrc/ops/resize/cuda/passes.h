@@ -216,7 +216,7 @@ void paint(const PassArguments& pass, int64_t i) {
 }  // namespace resize_kernels
 }  // namespace myops
 
-// The kernels of a source: of one axis, and of two ("plane"), for each kind of Inner.
+// One kernel.
 #define MYOPS_RESIZE_KERNEL(name, body, ...)        \
   namespace myops {                                 \
   template <class T, class A>                       \
@@ -226,3 +226,12 @@ void paint(const PassArguments& pass, int64_t i) {
   }                                                 \
   }                                                 \
   MYOPS_KERNEL(name, PassArguments, name)
+
+// The kernels of a source, in all forms: of one axis and of two, for each kind of Inner.
+#define MYOPS_RESIZE_KERNELS(name, body, ...)                                    \
+  MYOPS_RESIZE_KERNEL(name##_one, body, int32_t, 1, __VA_ARGS__, kOne)           \
+  MYOPS_RESIZE_KERNEL(name##_lanes, body, int32_t, 1, __VA_ARGS__, kLanes)       \
+  MYOPS_RESIZE_KERNEL(name, body, int32_t, 1, __VA_ARGS__, kOther)               \
+  MYOPS_RESIZE_KERNEL(name##_plane_one, body, int32_t, 2, __VA_ARGS__, kOne)     \
+  MYOPS_RESIZE_KERNEL(name##_plane_lanes, body, int32_t, 2, __VA_ARGS__, kLanes) \
+  MYOPS_RESIZE_KERNEL(name##_plane, body, int32_t, 2, __VA_ARGS__, kOther)

@@ -3,9 +3,5 @@
 
 #include "resize/cuda/passes.h"
 
-MYOPS_RESIZE_KERNEL(two_taps_one, resample, int32_t, 1, 2, 0, kOne)
-MYOPS_RESIZE_KERNEL(two_taps_lanes, resample, int32_t, 1, 2, 0, kLanes)
-MYOPS_RESIZE_KERNEL(two_taps, resample, int32_t, 1, 2, 0, kOther)
-MYOPS_RESIZE_KERNEL(two_taps_plane_one, resample, int32_t, 2, 2, 0, kOne)
-MYOPS_RESIZE_KERNEL(two_taps_plane_lanes, resample, int32_t, 2, 2, 0, kLanes)
-MYOPS_RESIZE_KERNEL(two_taps_plane, resample, int32_t, 2, 2, 0, kOther)
+// The number of taps (0: any), and that which most elements have.
+MYOPS_RESIZE_KERNELS(two_taps, resample, 2, 0)
