@@ -26,7 +26,7 @@ PAIRS = _numpy.instruction_set() == "avx512" and "avx512_bf16" in CPU
 COLUMNS, PLANES = "columns_product", "planes_product"
 
 # As in deform_cases.CASES, then the image's size, the kernel without pairs, and whether channels
-# can be paired. The second has sums of 27 products.
+# are paired. The second has sums of 27 products.
 CASES = [
     ((1, 64, 40, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (17, 21), COLUMNS, True),
     ((2, 3, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (13, 9), PLANES, True),
@@ -35,7 +35,11 @@ CASES = [
     ((1, 32, 64, (3, 3), (1, 1), (1, 1), (1, 1), 8, 1, True, False), (9, 9), COLUMNS, True),
     ((1, 12, 6, (3, 3), (1, 1), (1, 1), (1, 1), 3, 2, True, True), (9, 9), PLANES, True),
     ((1, 9, 6, (3, 3), (1, 1), (1, 1), (1, 1), 3, 1, True, True), (9, 9), COLUMNS, False),  # 3 of 9
-    ((1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 1, True, True), (9, 9), "depthwise", False),
+    ((1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 1, True, True), (9, 9), PLANES, False),
+    ((1, 2, 40, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (9, 9), PLANES, True),
+    ((1, 2, 32, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (9, 9), PLANES, False),  # few
+    ((1, 8, 65, (1, 1), (1, 1), (0, 0), (1, 1), 1, 8, True, True), (9, 9), PLANES, True),
+    ((1, 8, 64, (1, 1), (1, 1), (0, 0), (1, 1), 1, 8, True, True), (9, 9), PLANES, False),
 ]
 
 
@@ -127,8 +131,8 @@ def test_which_product_runs() -> None:
 
 def test_subnormal_numbers() -> None:
     """Products of pairs count them as 0; products in float32 do not."""
-    x = torch.full((1, 2, 2, 2), 2.0**-130).bfloat16()
-    w = torch.full((1, 2, 1, 1), 2.0**20).bfloat16()
+    x = torch.full((1, 4, 2, 2), 2.0**-131).bfloat16()
+    w = torch.full((1, 4, 1, 1), 2.0**20).bfloat16()
     result = myops.deform_conv2d(x, torch.zeros(1, 2, 2, 2).bfloat16(), w)
     wanted = 0.0 if PAIRS else 2.0**-109
     assert np.unique(result.float().numpy()) == [np.float32(wanted)]

@@ -128,8 +128,8 @@ CELLS = {
     "shares of pairs": ((2, 8, 16, (3, 2), (2, 1), (1, 0), (1, 2), 8, 4, True, False), (13, 12)),
     "depthwise pairs": ((2, 4, 4, (3, 3), (1, 2), (1, 1), (1, 1), 4, 2, True, False), (9, 11)),
 }  # fmt: skip
-# 3 channels in an offset group.
-MANY_FOR_FLOAT64 = ("shares", "straddling", "depthwise", "rows longer than a tile")
+# 3 channels in an offset group, or few samples for each pixel of X.
+MANY_FOR_FLOAT64 = ("shares", "straddling", "depthwise", "many outputs", "rows longer than a tile")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -151,6 +151,25 @@ def test_cell_tables(name: str, dtype: str) -> None:
     for together, leaf in zip(ran.result, present, strict=True):
         (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
         assert torch.equal(together, alone)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("case", "size"),
+    [
+        ((2, 6, 7, (1, 1), (2, 2), (0, 0), (1, 1), 1, 2, True, False), (19, 33)),
+        ((1, 4, 5, (2, 2), (2, 3), (0, 0), (1, 1), 1, 1, False, False), (19, 33)),
+        ((1, 24, 8, (1, 1), (1, 1), (0, 0), (1, 1), 8, 3, True, False), (9, 40)),  # straddling
+        ((1, 8, 8, (1, 2), (2, 2), (0, 1), (1, 1), 4, 1, True, False), (11, 24)),
+    ],
+)
+def test_few_samples_of_a_pixel(case: tuple, size: tuple[int, int], dtype: str) -> None:
+    """Tables of cells would take longer, but not for 16-bit gradients."""
+    tensors, attributes, leaves, result, grad = graph(case, size, dtype)
+    ran = myops.explain(gradients, leaves, result, grad)
+    tables = "cell_tables" in {step.kernel for step in ran.calls[0].plan}
+    assert tables == (dtype in ("float16", "bfloat16"))
+    check(tensors, attributes, grad, ran.result, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -274,7 +293,7 @@ def test_shares_of_a_block(groups: int) -> None:
         check(tensors, attributes, grad, gradients(leaves, result, grad), dtype)
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 5, 7, 15, 19, 33, 70])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 6, 7, 8, 15, 19, 33, 70])
 def test_depthwise(channels: int) -> None:
     """Vectors of 16 channels, shorter ones, and those that are left; gradients too."""
     case = (1, channels, channels, (3, 2), (1, 1), (1, 0), (1, 1), channels, 1, True, True)
@@ -283,7 +302,9 @@ def test_depthwise(channels: int) -> None:
         tensors, attributes = build(case, (6, 5), dtype)
         ran = myops.explain(call, tensors, attributes)
         name = next(step.kernel for step in ran.call.plan if step.axis == "Y")
-        assert name == ("depthwise" if channels > 3 else "planes_product")
+        quad = 2 if dtype == "float64" else 4  # channels of 16 bytes
+        few = channels < 4 or (channels < 8 and channels % quad != 0)
+        assert name == ("planes_product" if few else "depthwise")
         exact = expected([t.double() for t in tensors], attributes)
         limit = TOLERANCES[dtype] * max(1.0, float(exact.abs().max()))
         assert (ran.result.double() - exact).abs().max() <= limit, dtype

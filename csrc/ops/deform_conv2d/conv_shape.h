@@ -56,12 +56,14 @@ struct ConvShape {
   }  // channels of one offset group
   // One filter for each channel: there are no sums over channels, so vectors run over channels.
   bool depthwise() const { return groups == channels && groups == outputs; }
-  // Whether products can sum over pairs of channels: a block has channels of one weight group, or
-  // even numbers of them of each.
-  bool pairs_match() const {
+  // Whether products of bfloat16 sum over pairs of channels: a block has channels of one weight
+  // group, or even numbers of them of each; and there are so many outputs that products take longer
+  // than vectors of one or two channels, which are mostly empty.
+  bool sums_pairs() const {
     const int64_t length = channels_per_offset();
     const bool even = group_channels() % 2 == 0 && length % 2 == 0;
-    return !depthwise() && (group_channels() % length == 0 || even);
+    const bool match = !depthwise() && (group_channels() % length == 0 || even);
+    return match && (length > 2 || length * group_outputs() > 64);
   }
 };
 

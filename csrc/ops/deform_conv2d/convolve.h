@@ -308,7 +308,7 @@ void Convolution<T>::multiply_block(const Range& taps, const Range& block, const
     using F = Factors<T>;
     constexpr int64_t n = kFactorSamples<T>;
     const Runs samples = columns_of(share, taps.count(), width);
-    // Several runs have even lengths and steps where factors are pairs; see pairs_match().
+    // Several runs have even lengths and steps where factors are pairs; see sums_pairs().
     const Runs depth{samples.count, panels(samples.length, n), samples.step / n};
     const int64_t columns = conv_.groups == 1 ? sums_row : share.outputs.count();
     multiply(pixels, columns, depth, MatrixView<F>{reinterpret_cast<const F*>(from), row / n},

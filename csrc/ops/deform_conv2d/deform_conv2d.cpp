@@ -17,7 +17,7 @@ void shape(ShapeContext& context) { context.set_output(0, check(context, kSlots)
 // them.
 bool bfloat16_product(const Attributes& attributes, const Tensor& W) {
   return W.dtype == DType::BFloat16 && has_bfloat16_products() &&
-         ConvShape(attributes, W).pairs_match() && kernel_enabled("deform_conv2d.bfloat16_product");
+         ConvShape(attributes, W).sums_pairs() && kernel_enabled("deform_conv2d.bfloat16_product");
 }
 #endif
 
