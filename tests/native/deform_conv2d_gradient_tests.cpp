@@ -26,7 +26,7 @@ const std::vector<Case> kCases = {
     {1, 1, 3, 19, 33, 3, 1, 1, 1},
     {2, 3, 5, 11, 9, 3, 1, 1, 1},
     {2, 2, 5, 11, 9, 3, 1, 1, 1, DType::Float64},
-    {1, 2, 70, 8, 21, 1, 2, 1, 1, DType::Float32, kLast},
+    {1, 2, 70, 8, 21, 2, 2, 1, 1, DType::Float32, kLast},
     {1, 12, 6, 7, 16, 2, 1, 3, 4, DType::Float32, kLast},
     // Offset groups of 2 channels, weight groups of 3: some need the outputs of two.
     {1, 12, 8, 7, 16, 2, 1, 4, 6, DType::Float64, kLast},
@@ -37,6 +37,9 @@ const std::vector<Case> kCases = {
     {1, 2, 3, 9, 11, 3, 1, 1, 1, DType::Float32, Layout::Contiguous, 0},       // integers
     {0, 2, 3, 9, 11, 3, 1, 1, 1},
     {1, 24, 12, 7, 9, 3, 1, 1, 1, DType::Float32, kLast, 2, "whole_images"},
+    // Few samples for each pixel of X.
+    {1, 6, 7, 8, 21, 1, 2, 1, 2, DType::Float32, kLast, 2, "whole_images"},
+    {1, 24, 8, 7, 16, 1, 1, 8, 3, DType::Float32, Layout::Contiguous, 2, "whole_images"},
 };
 
 // Each output lies between guard bytes.
