@@ -46,8 +46,9 @@ STEP := $(PYTHON) scripts/step.py
 PYTEST_FLAGS ?=
 # Two processes, because most tests use one core. The tests of a file run in one process, because
 # they share exports. tests/conftest.py sorts the files: the longest come first, so that the two
-# processes end at about the same time.
-PARALLEL ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# processes end at about the same time. A test that ends its process ends the run: with a process in
+# its place, pytest-xdist would wait for the other tests of that file without end.
+PARALLEL ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildcard examples/*/*.h examples/*/*/*.cpp)
 NODE := examples/hosts/node
 PLAYGROUND := examples/playground

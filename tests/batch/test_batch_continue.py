@@ -31,10 +31,11 @@ myops.batch.run(**json.loads(sys.argv[1]))
 """
 
 
-def started(**arguments: Any) -> subprocess.Popen[str]:
+def started(program: str = RUN, **arguments: Any) -> subprocess.Popen[str]:
     words = json.dumps({name: str(value) if isinstance(value, Path) else value
                         for name, value in arguments.items()})  # fmt: skip
-    return subprocess.Popen([sys.executable, "-c", RUN, words], stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", program, words]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
 def journal(output: Path) -> list[dict[str, Any]]:
@@ -253,6 +254,28 @@ def test_a_run_continues_after_a_row_that_ended_it(files: Path, tmp_path: Path) 
     result = myops.batch.run(**words)
     assert (result.done, result.failed) == (5, 1), models.failures(result)
     assert "ended: " in models.failures(result)["3.png"]
+
+
+SLOW_JOURNAL = """
+import time
+from myops.batch import _state
+begin = _state.State.begin
+_state.State.begin = lambda state, number: (time.sleep(0.3), begin(state, number))
+"""
+
+
+def test_a_shard_is_in_the_journal_before_it_is_run(files: Path, tmp_path: Path) -> None:
+    """However late the journal is written: a row that ends the process is known afterwards."""
+    model, library = decoder(tmp_path)
+    words: dict[str, Any] = {"model": model, "source": files, "output": tmp_path / "out",
+                             "libraries": [library], "format": "npz"}  # fmt: skip
+    process = started(SLOW_JOURNAL + RUN, **words)
+    assert process.wait() != 0, process.stderr.read() if process.stderr else ""
+    begun = {line["begin"] for line in journal(tmp_path / "out") if "begin" in line}
+    result = myops.batch.run(**words, isolate=True)
+    assert (result.done, result.failed) == (5, 1), models.failures(result)
+    (number,) = {line["number"] for line in journal(tmp_path / "out") if line.get("failed")}
+    assert number in begun
 
 
 @pytest.mark.parametrize(("workers", "readers"), [(1, 0), (2, 1)])

@@ -90,14 +90,18 @@ class Local:
         """
         waiting = iter(shards)
         lock = threading.Lock()
-        # Short: a thread waits here until its record has been written down.
-        said: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
+        # Short: threads do not run far ahead of the journal.
+        said: queue.Queue[tuple[str, Any, threading.Event]] = queue.Queue(maxsize=1)
 
-        def tell(item: tuple[str, Any]) -> None:
+        def tell(kind: str, value: Any) -> None:
+            written = threading.Event()
             while not self.stopped.is_set():
                 with contextlib.suppress(queue.Full):
-                    said.put(item, timeout=0.2)
-                    return
+                    said.put((kind, value, written), timeout=0.2)
+                    break
+            # A shard may end the process, so it must be in the journal before it is run.
+            while kind == "begin" and not self.stopped.is_set() and not written.wait(0.2):
+                pass
 
         def work() -> None:
             own: Isolated | None = None
@@ -107,23 +111,23 @@ class Local:
                         shard = next(waiting, None)
                     if shard is None:
                         break
-                    tell(("begin", shard.number))
+                    tell("begin", shard.number)
                     if self.isolate or shard.number in suspected:
                         if own is None:
                             own = Isolated(self.job, self.stopped)
                             self._others.append(own)
-                        tell(("record", own.process(shard)))
+                        tell("record", own.process(shard))
                     else:
                         assert self.worker is not None
-                        tell(("record", self.worker.process(shard)))
+                        tell("record", self.worker.process(shard))
             except Stopped:
                 pass
             except BaseException as error:
-                tell(("error", error))
+                tell("error", error)
             finally:
                 if own is not None:
                     own.close()
-                tell(("end", None))
+                tell("end", None)
 
         if not self.isolate:
             self.worker = Worker(self.job, self._sessions(), self.stopped)
@@ -135,7 +139,7 @@ class Local:
             left = len(threads)
             while left:
                 try:
-                    kind, value = said.get(timeout=0.5)
+                    kind, value, written = said.get(timeout=0.5)
                 except queue.Empty:
                     yield "tick", None
                     continue
@@ -145,6 +149,7 @@ class Local:
                     left -= 1
                 else:
                     yield kind, value
+                    written.set()
         finally:
             self.stopped.set()
             for item in self._others:
