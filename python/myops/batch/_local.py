@@ -112,6 +112,8 @@ class Local:
                     if shard is None:
                         break
                     tell("begin", shard.number)
+                    if self.stopped.is_set():
+                        break  # it may not be in the journal
                     if self.isolate or shard.number in suspected:
                         if own is None:
                             own = Isolated(self.job, self.stopped)
