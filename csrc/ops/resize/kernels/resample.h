@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "one_column.h"
 #include "planes.h"
 #include "row_pairs.h"
 #include "strips.h"
@@ -234,12 +235,23 @@ class Resampler {
 template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan,
               const LastAxisTables<Wide>& tables, const T* source, T* target) {
-  const bool planes = Planes<T, Wide>::supports(plan) && kernel_enabled("resize.planes");
+  const bool one_column =
+      OneColumn<T, Wide>::supports(plan) && kernel_enabled("resize.one_column");
+  const bool planes =
+      !one_column && Planes<T, Wide>::supports(plan) && kernel_enabled("resize.planes");
   if (context.reports()) {
     report(context, plan,
            [&, worker = Resampler<T, Wide>(context, plan, tables, false)](size_t depth) {
-             return planes ? "planes" : worker.kernel(depth);
+             return one_column ? "one_column" : planes ? "planes" : worker.kernel(depth);
            });
+  }
+  const Level<Wide>& first = plan.levels.front();
+  if (one_column) {
+    const OneColumn<T, Wide> worker(context, plan);
+    return for_each_run(context, plan, [&](int64_t tensor, int64_t begin, int64_t end) {
+      worker.run(begin, end, source + tensor * first.taps.input,
+                 target + (tensor * first.taps.output + begin) * first.out_volume);
+    });
   }
   if (planes) {
     return context.parallel_for(plan.outer, Planes<T, Wide>::grain(plan),
@@ -247,7 +259,6 @@ void resample(const KernelContext& context, const Plan<Wide>& plan,
                                   Planes<T, Wide>(context, plan).run(begin, end, source, target);
                                 });
   }
-  const Level<Wide>& first = plan.levels.front();
   const bool streams = plan.streams(target);
   context.parallel_for(
       plan.outer * first.taps.output, plan.grain(), [&](int64_t begin, int64_t end) {

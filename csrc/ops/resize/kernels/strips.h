@@ -107,6 +107,9 @@ class Strips {
   Part part_of(int64_t at, int64_t end, int64_t rows) {
     const TapTable<Wide>& taps = level_.taps;
     const int64_t tensor = at / taps.output, begin = at - tensor * taps.output;
+    if (begin == 0 && end - at >= taps.output && taps.high + 1 - taps.low <= rows) {
+      return {tensor, 0, taps.output, taps.low, taps.high + 1};
+    }
     Part part{tensor, begin, begin, taps.input, 0};
     for (int64_t o = begin; o < std::min(taps.output, begin + end - at); ++o) {
       int64_t low = part.low, high = part.high;
