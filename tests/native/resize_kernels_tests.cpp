@@ -73,7 +73,8 @@ const std::vector<Call> kCalls = {
     {"planes", false, "area", {33, 1, 6, 6}, {33, 1, 4, 5}, F64, kFirst, true},
     {"planes", false, "linear", {17, 1, 3, 4, 5}, {17, 1, 5, 3, 4}},
     // Gradients of one column: rows that are all zeros, or few, or combined first; up to 1, 2, 3, 4
-    // and more rows in a sum; rows of fewer and of more elements than a vector, and no axis of rows.
+    // and more rows in a sum; rows of fewer and of more elements than a vector, and no axis of
+    // rows.
     {"one_column", false, "linear", {1, 3, 157, 5}, {1, 3, 20, 1}, F32, kFirst, true},
     {"one_column", false, "linear", {1, 3, 73, 18}, {1, 3, 42, 1}, F32, kFirst, true},
     {"one_column", false, "linear", {2, 1, 73, 40}, {2, 1, 42, 1}, F64, kFirst, true},
@@ -85,6 +86,12 @@ const std::vector<Call> kCalls = {
     {"one_column", false, "area", {1, 2, 9, 7}, {1, 2, 31, 1}, F64, kFirst, true},
     {"one_column", false, "linear", {1, 9, 40}, {1, 9, 1}, F32, kFirst, true},
     {"one_column", false, "area", {2, 9, 5}, {2, 9, 1}, F16, kFirst, true},
+    // The last row, behind which nothing may be read, is one of two or of four, and several images.
+    {"few_pixels", true, "linear", {1, 3, 40, 95}, {1, 3, 19, 20}, F32, kLast},
+    {"few_pixels", true, "linear", {2, 2, 11, 90}, {2, 2, 10, 3}, F32, kLast},
+    {"few_pixels", true, "linear", {3, 4, 40, 70}, {3, 4, 9, 17}, F64, kLast},
+    {"few_pixels", true, "cubic", {2, 3, 40, 95}, {2, 3, 39, 15}, F32, kLast},
+    {"few_pixels", true, "cubic", {1, 4, 19, 60}, {1, 4, 7, 13}, F64, kLast},
     {"row_pairs", true, "linear", {1, 2, 9, 150}, {1, 2, 20, 301}},
     {"row_pairs", true, "linear", {1, 2, 40, 150}, {1, 2, 20, 75}},
     {"row_pairs", true, "linear", {1, 3, 21, 99}, {1, 3, 9, 40}, F32, kLast},

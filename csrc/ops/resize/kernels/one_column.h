@@ -83,9 +83,8 @@ class OneColumn {
   // are 0, even where the element is infinite or NaN.
   template <class Element>
   auto scaled(const Wide* row, Element element) const {
-    return [this, row, value = broadcast(static_cast<Wide>(element))](int64_t i) MYOPS_INLINED {
-      return load(ones() + i) != V{} ? load(row + i) * value : V{};
-    };
+    return [this, row, value = broadcast(static_cast<Wide>(element))](int64_t i)
+               MYOPS_INLINED { return load(ones() + i) != V{} ? load(row + i) * value : V{}; };
   }
 
   // The columns [low_, high_) of a row, the first of `left`; make(i): the vector of columns from i

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "few_pixels.h"
 #include "one_column.h"
 #include "planes.h"
 #include "row_pairs.h"
@@ -231,29 +232,46 @@ class Resampler {
   std::optional<Scratch> result_;            // rows that are then copied with non-temporal stores
 };
 
+// The kernels for the whole plan; the others compute a level each.
+enum class WholePlan { None, OneColumn, FewPixels, Planes };
+
+template <class T, class Wide>
+WholePlan whole_plan(const Plan<Wide>& plan) {
+  if (OneColumn<T, Wide>::supports(plan) && kernel_enabled("resize.one_column")) {
+    return WholePlan::OneColumn;
+  }
+  if (FewPixels<T, Wide>::supports(plan) && kernel_enabled("resize.few_pixels")) {
+    return WholePlan::FewPixels;
+  }
+  if (Planes<T, Wide>::supports(plan) && kernel_enabled("resize.planes")) return WholePlan::Planes;
+  return WholePlan::None;
+}
+
 // Resamples a whole tensor; the plan has at least one level.
 template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan,
               const LastAxisTables<Wide>& tables, const T* source, T* target) {
-  const bool one_column =
-      OneColumn<T, Wide>::supports(plan) && kernel_enabled("resize.one_column");
-  const bool planes =
-      !one_column && Planes<T, Wide>::supports(plan) && kernel_enabled("resize.planes");
+  const WholePlan whole = whole_plan<T>(plan);
   if (context.reports()) {
     report(context, plan,
            [&, worker = Resampler<T, Wide>(context, plan, tables, false)](size_t depth) {
-             return one_column ? "one_column" : planes ? "planes" : worker.kernel(depth);
+             constexpr const char* kNames[] = {nullptr, "one_column", "few_pixels", "planes"};
+             const char* name = kNames[static_cast<int>(whole)];
+             return name != nullptr ? name : worker.kernel(depth);
            });
   }
   const Level<Wide>& first = plan.levels.front();
-  if (one_column) {
-    const OneColumn<T, Wide> worker(context, plan);
-    return for_each_run(context, plan, [&](int64_t tensor, int64_t begin, int64_t end) {
-      worker.run(begin, end, source + tensor * first.taps.input,
+  const auto each_run = [&](const auto& worker) {
+    for_each_run(context, plan, [&](int64_t tensor, int64_t begin, int64_t end) {
+      worker.run(begin, end, source + tensor * first.taps.input * first.in_volume,
                  target + (tensor * first.taps.output + begin) * first.out_volume);
     });
+  };
+  if (whole == WholePlan::OneColumn) return each_run(OneColumn<T, Wide>(context, plan));
+  if constexpr (FewPixels<T, Wide>::kSupported) {
+    if (whole == WholePlan::FewPixels) return each_run(FewPixels<T, Wide>(plan, source));
   }
-  if (planes) {
+  if (whole == WholePlan::Planes) {
     return context.parallel_for(plan.outer, Planes<T, Wide>::grain(plan),
                                 [&](int64_t begin, int64_t end) {
                                   Planes<T, Wide>(context, plan).run(begin, end, source, target);

@@ -1,0 +1,108 @@
+// Kernel "few_pixels": images with two to four channels innermost, of whose pixels the result reads
+// few, because it is much smaller in both axes. A vector contains the channels of a pixel. Other
+// kernels combine whole source rows first, and with them the pixels that nothing reads.
+//
+// The sums are those of slab_sum.h, in the same order: rows first.
+#pragma once
+
+#include "../plan/plan.h"
+#include "slab_sum.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+template <class T, class Wide>
+class FewPixels {
+  static constexpr int64_t kChannels = 4;
+  using Pixel = Lanes<Wide, kChannels>;
+
+ public:
+  static constexpr bool kSupported = std::is_same_v<T, Wide> && kPermutes<Wide>;
+
+  static bool supports(const Plan<Wide>& plan) {
+    if (!kSupported || plan.levels.size() != 2) return false;
+    const Level<Wide>&rows = plan.levels.front(), &columns = plan.levels.back();
+    const int64_t width = columns.taps.width;
+    const int64_t channels = columns.in_volume;
+    if (!rows.first || rows.blocks != 1 || channels < 2 || channels > kChannels) return false;
+    if (rows.taps.width != width) return false;
+    // (Measured: where others begin to lose. They take longer with fewer elements in a vector.)
+    constexpr bool kFloat = sizeof(Wide) == sizeof(float);
+    const int64_t input = columns.taps.input, output = columns.taps.output;
+    if (width == 2) return input >= (kFloat ? 4 : 3) * output;
+    return width == 4 && input * channels >= (kFloat ? 16 : 12) * output;
+  }
+
+  FewPixels(const Plan<Wide>& plan, const T* source)
+      : rows_(plan.levels.front()),
+        columns_(plan.levels.back()),
+        end_(source + plan.outer * rows_.taps.input * rows_.in_volume) {}
+
+  // The rows [begin, end) of an image.
+  void run(int64_t begin, int64_t end, const T* image, T* target) const {
+    columns_.taps.width == 2 ? fill<2>(begin, end, image, target)
+                             : fill<4>(begin, end, image, target);
+  }
+
+ private:
+  template <int kTaps>
+  void fill(int64_t begin, int64_t end, const T* image, T* target) const {
+    for (int64_t o = begin; o < end; ++o, target += rows_.out_volume) {
+      const int64_t* index = rows_.taps.index.data() + o * kTaps;
+      const T* rows[kTaps];
+      bool inside = true;  // a vector can be loaded from any pixel of these rows
+      for (int k = 0; k < kTaps; ++k) {
+        rows[k] = image + index[k] * rows_.in_volume;
+        inside = inside && end_ - rows[k] >= rows_.in_volume + kChannels;
+      }
+      const Wide* weights = rows_.taps.weight.data() + o * kTaps;
+      inside ? row<kTaps, true>(rows, weights, target) : row<kTaps, false>(rows, weights, target);
+    }
+  }
+
+  // kInside: whether a vector may be loaded from there.
+  template <bool kInside>
+  MYOPS_INLINE void load_pixel(const T* at, Pixel& pixel) const {
+    if constexpr (kInside) {
+      pixel = load_as<Pixel>(at);
+    } else {
+      Wide channels[kChannels] = {};
+      std::copy(at, at + columns_.in_volume, channels);
+      pixel = load_as<Pixel>(channels);
+    }
+  }
+
+  template <int kTaps, bool kInside>
+  MYOPS_NOINLINE void row(const T* const* given, const Wide* weights, T* target) const {
+    const int64_t channels = columns_.in_volume, outputs = columns_.taps.output;
+    const int64_t* index = columns_.taps.index.data();
+    const Wide* weight = columns_.taps.weight.data();
+    const T* rows[kTaps];
+    std::copy(given, given + kTaps, rows);
+    for (int64_t o = 0; o < outputs; ++o, index += kTaps, weight += kTaps, target += channels) {
+      Pixel total{};
+#pragma GCC unroll 4
+      for (int k = 0; k < kTaps; ++k) {
+        const int64_t at = index[k] * channels;
+        Pixel sum{};
+#pragma GCC unroll 4
+        for (int i = 0; i < kTaps; ++i) {
+          Pixel pixel;
+          load_pixel<kInside>(rows[i] + at, pixel);
+          sum = i == 0 ? weights[0] * pixel : fma(weights[i] - Pixel{}, pixel, sum);
+        }
+        total = k == 0 ? weight[0] * sum : fma(weight[k] - Pixel{}, sum, total);
+      }
+      // The pixel that follows overwrites what is too much.
+      if (o + 1 < outputs) {
+        store(target, total);
+      } else {
+        for (int64_t i = 0; i < channels; ++i) target[i] = total[i];
+      }
+    }
+  }
+
+  const Level<Wide>&rows_, &columns_;
+  const T* end_;  // of the source
+};
+
+}  // namespace myops::resize::MYOPS_ISA
