@@ -10,11 +10,11 @@ namespace myops::resize::MYOPS_ISA {
 
 // Rows of a result, all made from the same columns of their own source rows. Several short rows are
 // made together, so that the tables of the columns are loaded once.
-template <class Wide, class Sources = const Wide* const*>
+template <class Sources, class Out>
 struct GatherRows {
   Sources sources;  // [row]: element 0 of each source row
   int64_t count;
-  Wide* target;  // element 0 of the first row, made or not
+  Out* target;   // element 0 of the first row, made or not
   int64_t step;  // from one row of the target to the next
 };
 
@@ -35,12 +35,13 @@ class Gather {
   int64_t elements() const { return table_.elements(); }
 
   // Makes the elements [begin, end) of each row.
-  void sum(int64_t begin, int64_t end, const GatherRows<Wide>& rows) const {
+  template <class From, class Out>
+  void sum(int64_t begin, int64_t end, const GatherRows<const From* const*, Out>& rows) const {
     if (table_.width() == 4) return run<4>(begin, end, rows);
     run<2>(begin, end, rows);
   }
   // As sum(), for elements with one tap, which is copied.
-  using Copied = GatherRows<Wide, IndexedRows<Wide>>;
+  using Copied = GatherRows<IndexedRows<Wide>, Wide>;
   void copy(int64_t begin, int64_t end, const Copied& rows) const { run<0>(begin, end, rows); }
 
   using V = Vector<Wide>;
@@ -50,16 +51,16 @@ class Gather {
 
   const Table& table() const { return table_; }
   // The elements of a block of any strategy.
-  template <int kTaps>
-  MYOPS_INLINE V block_of(const Block& block, const Wide* source) const;
+  template <int kTaps, class From>
+  MYOPS_INLINE V block_of(const Block& block, const From* source) const;
 
  private:
   static constexpr int64_t L = kLanes<Wide>;
 
   template <int kTaps, class AnyRows>
   void run(int64_t begin, int64_t end, const AnyRows& rows) const;
-  template <int kTaps, Strategy kStrategy>
-  int64_t sum_rows(int64_t first, int64_t end, const GatherRows<Wide>& rows) const;
+  template <int kTaps, Strategy kStrategy, class AnyRows>
+  int64_t sum_rows(int64_t first, int64_t end, const AnyRows& rows) const;
   template <Strategy kStrategy, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
 
@@ -90,10 +91,10 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
     for (int64_t row = 0; row < rows.count; ++row) {
       const V sums = block_of<kTaps>(block, rows.sources[row]);
       if (whole) {
-        store(rows.target + row * rows.step + at, sums);
+        store_narrow<Wide>(rows.target + row * rows.step + at, sums);
       } else {
-        Wide part[L];
-        store(part, sums);
+        std::remove_reference_t<decltype(*rows.target)> part[L];
+        store_narrow<Wide>(part, sums);
         std::copy(part + (from - at), part + (to - at), rows.target + row * rows.step + from);
       }
     }
@@ -103,17 +104,18 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
 
 // Whole blocks of all rows, whose tables are loaded once.
 template <class Wide>
-template <int kTaps, GatherStrategy kStrategy>
+template <int kTaps, GatherStrategy kStrategy, class AnyRows>
 MYOPS_NOINLINE int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end,
-                                              const GatherRows<Wide>& rows) const {
-  const Wide* const* sources = rows.sources;
+                                              const AnyRows& rows) const {
+  const auto sources = rows.sources;
   const int64_t count = rows.count, step = rows.step;
   return for_sums<kTaps, kStrategy>(
       table_, first, end, [&](const auto& block, int64_t low, int64_t at) {
-        Wide* target = rows.target + at;
+        auto* target = rows.target + at;
         for (int64_t row = 0; row < count; ++row, target += step) {
-          const Wide* from = sources[row] + low;
-          store(target, block.of([&](int64_t i) { return load(from + i); }));
+          const auto* from = sources[row] + low;
+          store_narrow<Wide>(target,
+                             block.of([&](int64_t i) { return load_wide<Wide>(from + i); }));
         }
       });
 }
@@ -144,20 +146,20 @@ MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end,
 
 // kTaps: 0 for a copy.
 template <class Wide>
-template <int kTaps>
+template <int kTaps, class From>
 MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
-                                                             const Wide* source) const {
+                                                             const From* source) const {
   constexpr int kValues = kTaps > 1 ? kTaps : 1;
-  const Wide* from = source + block.low;
+  const From* from = source + block.low;
   const int32_t* index = table_.index(block);
   V x[4] = {};
   if (block.strategy == Strategy::Scalar) {
     for (int k = 0; k < kValues; ++k) {
-      if constexpr (kPermutes<Wide>) {
+      if constexpr (kPermutes<Wide> && std::is_same_v<From, Wide>) {
         x[k] = gather_lanes(from, load_as<Index<Wide>>(index + k * L));
       } else {
         Wide part[L];
-        for (int64_t i = 0; i < L; ++i) part[i] = from[index[k * L + i]];
+        for (int64_t i = 0; i < L; ++i) part[i] = static_cast<Wide>(from[index[k * L + i]]);
         x[k] = load(part);
       }
     }
@@ -165,7 +167,7 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
     with_strategy(block, [&](auto strategy) MYOPS_INLINED {
       const int64_t step = block.template step<strategy>(table_.step());
       const Places<Wide, kValues, strategy> places(index, step);
-      places.pick([&](int64_t at) MYOPS_INLINED { return load(from + at); }, x);
+      places.pick([&](int64_t at) MYOPS_INLINED { return load_wide<Wide>(from + at); }, x);
     });
   }
   if constexpr (kTaps == 0) return x[0];

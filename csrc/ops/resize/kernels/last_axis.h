@@ -37,10 +37,9 @@ struct LastAxisTables {
 
   // Whether a few channels, innermost, are resampled together with the axis next to them.
   static bool within_rows(int64_t channels) { return GatherTable<Wide>::within_rows(channels); }
-  template <class T>
   static bool prefers_gather(const TapTable<Wide>& taps, int64_t channels) {
-    return kPermutes<Wide> && std::is_same_v<T, Wide> &&
-           GatherTable<Wide>::supports(taps, channels) && (taps.width == 2 || taps.width == 4);
+    return kPermutes<Wide> && GatherTable<Wide>::supports(taps, channels) &&
+           (taps.width == 2 || taps.width == 4);
   }
 
  private:
@@ -131,10 +130,10 @@ class LastAxis {
   template <class From, class Out>
   void rows(int64_t count, const From* const* sources, bool streams, Out* target,
             int64_t pitch) const {
-    if constexpr (gathers<From, Out>) {
+    if constexpr (kPermutes<Wide>) {
       if (gather_ != nullptr) {
         return gather_->sum(0, gather_->elements(),
-                            GatherRows<Wide>{sources, count, target, pitch});
+                            GatherRows<const From* const*, Out>{sources, count, target, pitch});
       }
     }
     if (lanes_ && count > 1) return lanes_->rows(count, sources, target, pitch);
@@ -151,20 +150,17 @@ class LastAxis {
       channels_->run(begin, end, places, stride_, streams, target);
       return;
     }
-    if constexpr (gathers<From, Out>) {
+    if constexpr (kPermutes<Wide>) {
       if (gather_ != nullptr) {
-        return gather_->sum(begin * stride_, end * stride_,
-                            GatherRows<Wide>{&source, 1, target - begin * stride_, 0});
+        return gather_->sum(
+            begin * stride_, end * stride_,
+            GatherRows<const From* const*, Out>{&source, 1, target - begin * stride_, 0});
       }
     }
     scalar(begin, end, [&](int64_t i) { return static_cast<Wide>(source[i]); }, target);
   }
 
  private:
-  template <class From, class Out>
-  static constexpr bool gathers =
-      kPermutes<Wide> && std::is_same_v<From, Wide> && std::is_same_v<Out, Wide>;
-
   const LastAxisTables<Wide>& tables_;
   const TapTable<Wide>& taps_;
   const int64_t stride_;

@@ -55,12 +55,14 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
                        last.in_volume < kLanes<Wide> && kernel_enabled("resize.nearest_gather");
     if constexpr (kPermutes<Wide>) {
       using Last = LastAxisTables<Wide>;
-      if (moves || (sums && Last::template prefers_gather<T>(last.taps, last.in_volume) &&
+      if (moves || (sums && Last::prefers_gather(last.taps, last.in_volume) &&
                     kernel_enabled("resize.gather"))) {
         take_gather(table_budget, last.taps, last.in_volume);
         tables->last.gather.emplace(last.taps, last.in_volume);
         const GatherTable<Wide>& table = tables->last.gather->table();
-        const bool fast = moves ? table.copies_fast() : table.is_fast();
+        const bool fast = moves                     ? table.copies_fast()
+                          : std::is_same_v<T, Wide> ? table.is_fast()
+                                                    : table.is_made_by_loops();
         if (!fast) tables->last.gather.reset();
       }
     }
