@@ -90,9 +90,9 @@ class ItemGradient {
     const A* const packed = weights_ + GroupWeights::begin(conv_, item_.offset_group, item_.taps);
     GroupWeights::for_each(conv_, item_.channels, [&](const GroupPart& part) {
       const int64_t taps = item_.taps.count(), rows = part.row(taps);
-      weighted_sums<Result::Overwrite, A>(rows, part.outputs.count(),
-                                          {packed + part.begin * taps, rows}, gradient_of(part),
-                                          {rows_of(part), row_}, pixels_);
+      weighted_sums<Result::Overwrite>(
+          rows, part.outputs.count(), Rows<const A>{packed + part.begin * taps, rows},
+          gradient_of(part), SumRows<A>{{rows_of(part), row_}}, pixels_);
     });
   }
   // Reads the gradient of Y in place if it is read about once, otherwise copies it.

@@ -53,7 +53,7 @@ void forward_typed(KernelContext& context) {
   const Sample<T>* weights = prepared ? prepared->as<Sample<T>>() : nullptr;
   const Tensor &bias = context.input(3), &out = context.output(0);
   if constexpr (kFactorSamples<T> == 1) {
-    if (PlaneConvolution<T>::supports(conv)) {
+    if (PlaneConvolution<T>::supports(conv, StridedView<T>(out))) {
       return PlaneConvolution<T>(context, conv, inputs, terms, bias, out).run(weights);
     }
   }

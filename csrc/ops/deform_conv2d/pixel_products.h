@@ -11,6 +11,19 @@ template <class P>
 struct Rows {
   P* data;
   int64_t row;
+
+  P* at(int64_t r) const { return data + r * row; }
+  void skip(int64_t elements) { data += elements; }
+};
+
+// Rows anywhere.
+template <class P>
+struct RowList {
+  P* const* rows;
+  int64_t first = 0;  // element of each
+
+  P* at(int64_t r) const { return rows[r] + first; }
+  void skip(int64_t elements) { first += elements; }
 };
 
 inline constexpr int kSumRows = MYOPS_REGISTERS == 32 ? 6 : 4;  // of a block of weighted_sums()
@@ -24,25 +37,35 @@ MYOPS_INLINE Vector<A> load_some(const A* from, int64_t count) {
   return load_part<A>(from, count);
 }
 
-template <Result kResult, int kRows, int kVectors, bool kWhole, class A>
-MYOPS_INLINE void weighted_block(int64_t depth, Rows<const A> weights, Rows<const A> planes,
-                                 const Rows<A>& out, int64_t count) {
+// The result of weighted_sums(), and with Result::Begin the number of each of its rows.
+template <class A>
+struct SumRows {
+  Rows<A> out;
+  const A* begin = nullptr;
+};
+
+template <Result kResult, int kRows, int kVectors, bool kWhole, class Weights, class A>
+MYOPS_INLINE void weighted_block(int64_t depth, const Weights& weights, Rows<const A> planes,
+                                 const SumRows<A>& to, int64_t count) {
   constexpr int64_t L = kLanes<A>;
   Vector<A> sums[kRows][kVectors] = {};
-  if constexpr (kResult == Result::Add) {
+  if constexpr (kResult != Result::Overwrite) {
 #pragma GCC unroll 6
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sums[i][v] = load(out.data + i * out.row + v * L);
+      for (int v = 0; v < kVectors; ++v) {
+        sums[i][v] = kResult == Result::Begin ? broadcast(to.begin[i]) : load(to.out.at(i) + v * L);
+      }
     }
   }
-  for (int64_t r = 0; r < depth; ++r, planes.data += planes.row, weights.data += weights.row) {
+  for (int64_t r = 0; r < depth; ++r, planes.data += planes.row) {
     Vector<A> values[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) values[v] = load_some<kWhole>(planes.data + v * L, count);
+    const A* const factors = weights.at(r);
 #pragma GCC unroll 6
     for (int i = 0; i < kRows; ++i) {
-      const Vector<A> weight = broadcast(weights.data[i]);
+      const Vector<A> weight = broadcast(factors[i]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[i][v] = fma(weight, values[v], sums[i][v]);
     }
@@ -50,45 +73,48 @@ MYOPS_INLINE void weighted_block(int64_t depth, Rows<const A> weights, Rows<cons
 #pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) store(out.data + i * out.row + v * L, sums[i][v]);
+    for (int v = 0; v < kVectors; ++v) store(to.out.at(i) + v * L, sums[i][v]);
   }
 }
-template <Result kResult, int kRows, int kVectors, bool kWhole, class A>
-inline void weighted_rows(int64_t rows, int64_t depth, Rows<const A> weights,
-                          const Rows<const A>& planes, Rows<A> out, int64_t count) {
-  for (; rows >= kRows; rows -= kRows, weights.data += kRows, out.data += kRows * out.row) {
-    weighted_block<kResult, kRows, kVectors, kWhole>(depth, weights, planes, out, count);
+template <Result kResult, int kRows, int kVectors, bool kWhole, class Weights, class A>
+inline void weighted_rows(int64_t rows, int64_t depth, Weights weights, const Rows<const A>& planes,
+                          SumRows<A> to, int64_t count) {
+  for (; rows >= kRows; rows -= kRows) {
+    weighted_block<kResult, kRows, kVectors, kWhole>(depth, weights, planes, to, count);
+    weights.skip(kRows);
+    to.out.skip(kRows * to.out.row);
+    if constexpr (kResult == Result::Begin) to.begin += kRows;
   }
   if constexpr (kRows > 1) {
     if (rows > 0) {
-      weighted_rows<kResult, kRows - 1, kVectors, kWhole>(rows, depth, weights, planes, out, count);
+      weighted_rows<kResult, kRows - 1, kVectors, kWhole>(rows, depth, weights, planes, to, count);
     }
   }
 }
 
-// out[i][p] (+)= sum over r < depth of weights[r][i] * planes[r][p] for i < rows and p < pixels.
+// out[i][p] (+)= sum over r < depth of weights.at(r)[i] * planes[r][p] for i < rows and p < pixels.
 // Whole vectors of `out` are written.
-template <Result kResult, class A>
-void weighted_sums(int64_t rows, int64_t depth, const Rows<const A>& weights, Rows<const A> planes,
-                   Rows<A> out, int64_t pixels) {
+template <Result kResult, class Weights, class A>
+void weighted_sums(int64_t rows, int64_t depth, const Weights& weights, Rows<const A> planes,
+                   SumRows<A> to, int64_t pixels) {
   constexpr int64_t L = kLanes<A>, kStep = kSumVectors * L;
   const auto advance = [&](int64_t by) {
-    planes.data += by;
-    out.data += by;
+    planes.skip(by);
+    to.out.skip(by);
   };
   for (; pixels >= kStep; pixels -= kStep, advance(kStep)) {
-    weighted_rows<kResult, kSumRows, kSumVectors, true>(rows, depth, weights, planes, out, L);
+    weighted_rows<kResult, kSumRows, kSumVectors, true>(rows, depth, weights, planes, to, L);
   }
   if (pixels >= 2 * L) {
-    weighted_rows<kResult, kSumRows, 2, true>(rows, depth, weights, planes, out, L);
+    weighted_rows<kResult, kSumRows, 2, true>(rows, depth, weights, planes, to, L);
     pixels -= 2 * L;
     advance(2 * L);
   }
   for (; pixels >= L; pixels -= L, advance(L)) {
-    weighted_rows<kResult, kSumRows, 1, true>(rows, depth, weights, planes, out, L);
+    weighted_rows<kResult, kSumRows, 1, true>(rows, depth, weights, planes, to, L);
   }
   if (pixels > 0) {
-    weighted_rows<kResult, kSumRows, 1, false>(rows, depth, weights, planes, out, pixels);
+    weighted_rows<kResult, kSumRows, 1, false>(rows, depth, weights, planes, to, pixels);
   }
 }
 

@@ -49,8 +49,9 @@ MYOPS_INLINE Sums add_product(const Factors& a, const Factors& b, const Sums& su
   }
 }
 
-// Whether a product adds to its result or overwrites it.
-enum class Result : uint8_t { Add, Overwrite };
+// Whether a product adds to its result or overwrites it; or, of weighted_sums(), overwrites it with
+// a sum that begins with a number of each row.
+enum class Result : uint8_t { Add, Overwrite, Begin };
 
 // kRows x kVectors sums of vectors V: out[i][:] (+)= sum over r of left[i][r] * right[r][:].
 template <Result kResult, class V, int kRows, int kVectors, class F, class A>
