@@ -108,6 +108,9 @@ const std::vector<Call> kCalls = {
     {"row_pairs", true, "linear", {1, 2, 20, 500}, {1, 2, 9, 90}},
     {"gather", true, "linear", {1, 3, 9, 500}, {1, 3, 20, 61}, F64, kLast},
     {"gather", true, "linear", {1, 1, 3, 700}, {1, 1, 3, 101}},
+    // Four neighbours far from those of the next element.
+    {"gather", true, "cubic", {1, 2, 9, 700}, {1, 2, 15, 101}},
+    {"gather", true, "cubic", {1, 2, 30, 700}, {1, 2, 5, 150}},
     {"gather", true, "cubic", {1, 2, 9, 150}, {1, 2, 5, 301}},
     {"gather", true, "cubic", {1, 2, 9, 150}, {1, 2, 5, 301}, F64},
     {"gather", true, "cubic", {1, 3, 9, 90}, {1, 3, 15, 61}, F64, kLast},

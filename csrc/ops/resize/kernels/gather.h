@@ -27,6 +27,22 @@ struct IndexedRows {
   MYOPS_INLINE const Wide* operator[](int64_t row) const { return source + index[row] * size; }
 };
 
+// x[k][i] = from[at[i] + k] for k < 4. Not by gathering: four neighbours are one load.
+inline void load_four_taps(const float* from, const int32_t* at, Vector<float>* x) {
+  constexpr auto kAll = std::make_integer_sequence<int, static_cast<int>(kLanes<float>)>();
+  Vector<float> fours[4];
+  for (int i = 0; i < 4; ++i) fours[i] = load_fours<float>(from, at + i);
+  for (int k = 0; k < 2; ++k) {
+    const auto pairs = [&](int i) MYOPS_INLINED {
+      return k == 0 ? of_pairs<0>(fours[i], fours[i + 1], kAll)
+                    : of_pairs<1>(fours[i], fours[i + 1], kAll);
+    };
+    const Vector<float> low = pairs(0), high = pairs(2);
+    x[k] = of_pairs<0>(low, high, kAll);
+    x[k + 2] = of_pairs<1>(low, high, kAll);
+  }
+}
+
 template <class Wide>
 class Gather {
  public:
@@ -153,9 +169,14 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   const From* from = source + block.low;
   const int32_t* index = table_.index(block);
   V x[4] = {};
-  if (block.strategy == Strategy::Scalar) {
+  constexpr bool kSame = kPermutes<Wide> && std::is_same_v<From, Wide>;
+  if (kSame && kTaps == 2 && block.reads_neighbours) {
+    if constexpr (kSame) load_pairs(from, index, x[0], x[1]);
+  } else if (kSame && kTaps == 4 && sizeof(Wide) == 4 && block.reads_neighbours) {
+    if constexpr (kSame && sizeof(Wide) == 4) load_four_taps(from, index, x);
+  } else if (block.strategy == Strategy::Scalar) {
     for (int k = 0; k < kValues; ++k) {
-      if constexpr (kPermutes<Wide> && std::is_same_v<From, Wide>) {
+      if constexpr (kSame) {
         x[k] = gather_lanes(from, load_as<Index<Wide>>(index + k * L));
       } else {
         Wide part[L];

@@ -8,8 +8,8 @@
 //   ThreeLoadsPerTap   the same with three; for downscaling by up to 3, and for channels innermost
 //   TwoLoadsAnyOrder   taps that are not consecutive, in two vectors: at the edges, where indices
 //                      repeat
-//   Scalar             anything else, such as sources shorter than a vector: element by element, or
-//                      by the instruction that gathers
+//   Scalar             anything else, such as sources shorter than a vector: element by element, by
+//                      the instruction that gathers, or neighbours by one load for each element
 //
 // The order matters: all but Scalar are made by loops (gather_loops.h), and up to ThreeLoadsPerTap
 // these are fast.
@@ -64,6 +64,7 @@ class GatherTable {
     int32_t run;            // blocks from here on, this one included, that one loop makes
     int32_t shift;          // from the `low` of one to that of the same place in the next cycle
     Strategy strategy;
+    bool reads_neighbours;  // Scalar: the taps of each element follow one another
     // After so many blocks the tables of a run of copies come again: 1, 2, 3, 9 or 0, never.
     uint8_t cycle;
 
@@ -107,9 +108,11 @@ class GatherTable {
     return std::any_of(blocks_.begin(), blocks_.end(),
                        [half](const Block& block) { return block.cycle > 0 && block.run >= half; });
   }
-  // The same, or two taps are gathered from far apart.
+  // The same, or two taps are gathered from far apart, or four neighbours are loaded together.
   bool is_fast() const {
+    const bool loads_fours = width() == 4 && sizeof(Wide) == 4;
     return is_made_by_loops() ||
+           (loads_fours && most_are([](const Block& block) { return block.reads_neighbours; })) ||
            (width() == 2 && most_are([](const Block& block) {
               return block.strategy == Strategy::Scalar && block.high - block.low > 3 * L;
             }));
@@ -181,7 +184,7 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     most = std::max(most, from[i]);
   }
   for (int64_t i = 0; i < (width - 1) * L; ++i) neighbours &= from[i + L] - from[i] == step_;
-  Block block{least, most + 1, 0, 0, 0, 1, 0, Strategy::Scalar, 0};
+  Block block{least, most + 1, 0, 0, 0, 1, 0, Strategy::Scalar, false, 0};
   const int64_t tap_span = (width - 1) * step_, source_size = high() - low();
   const bool near = neighbours && most - tap_span - least < L && tap_span + L <= source_size;
   // Four permutations with separate tables are slower than four loads with one table. And if
@@ -222,6 +225,7 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     block.low = std::min(least, high() - 3 * L - tap_span);
     block.high = block.low + tap_span + 3 * L;
   }
+  block.reads_neighbours = block.strategy == Strategy::Scalar && neighbours && step_ == 1;
   fill_tables(block, few_taps);
   blocks_.push_back(block);
 }
