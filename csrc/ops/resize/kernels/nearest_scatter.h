@@ -98,12 +98,29 @@ class NearestScatter {
       });
     }
     const Level<Wide>& next = plan_.levels[depth + 1];
+    if (depth + 2 == plan_.levels.size() && level.blocks == 1 && next.in_volume == 1) {
+      return scatter_rows(begin, end, source, target);
+    }
     each_tap(depth, begin, end, [&](int64_t place, int64_t index) {
       for (int64_t block = 0; block < level.blocks; ++block) {
         scatter(depth + 1, 0, next.taps.output,
                 source + index * in + block * next.taps.input * next.in_volume,
                 target + place * out + block * next.taps.output * next.out_volume);
       }
+    });
+  }
+
+  // The last two levels, without a call for each row: it may have one element.
+  void scatter_rows(int64_t begin, int64_t end, const T* source, T* target) const {
+    const size_t depth = plan_.levels.size() - 2;
+    const int64_t in = plan_.levels[depth].in_volume, out = plan_.levels[depth].out_volume;
+    const std::vector<int64_t>& index = plan_.levels.back().taps.index;
+    const int64_t *from = index.data(), *to = table_.places.back().data();
+    const auto count = static_cast<int64_t>(index.size());
+    each_tap(depth, begin, end, [&](int64_t place, int64_t row) MYOPS_INLINED {
+      const T* const x = source + row * in;
+      T* const y = target + place * out;
+      for (int64_t k = 0; k < count; ++k) y[to[k]] = x[from[k]];
     });
   }
 
