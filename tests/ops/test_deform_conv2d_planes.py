@@ -30,6 +30,15 @@ CASES = {
     # Offset groups of 8 and 6 channels, with 3 and 4 in a weight group.
     "straddling": ((1, 24, 16, (3, 3), (1, 1), (1, 1), (1, 1), 8, 3, True, True), (9, 30), 1),
     "divided": ((1, 12, 6, (2, 2), (1, 1), (1, 1), (1, 1), 3, 2, True, False), (7, 16), 1),
+    # Offset groups that are multiplied together: all at once; some, for two tiles; of each weight
+    # group; blocks of taps; and chunks of outputs.
+    "together": ((1, 16, 40, (1, 1), (1, 1), (0, 0), (1, 1), 1, 16, True, True), (7, 70), 1),
+    "some together": ((1, 12, 9, (3, 3), (1, 2), (1, 1), (1, 1), 1, 12, True, False), (40, 66), 1),
+    "groups together": ((2, 16, 70, (1, 2), (1, 1), (0, 0), (1, 1), 2, 8, False, True), (9, 31), 1),
+    "taps together": ((1, 1, 37, (7, 7), (1, 1), (3, 3), (1, 1), 1, 1, True, True), (11, 23), 1),
+    "chunks together": ((1, 4, 300, (1, 1), (1, 1), (0, 0), (1, 1), 1, 4, True, True), (5, 21), 1),
+    # Tiles whose lines have a gap between them.
+    "wide": ((1, 2, 7, (1, 3), (1, 1), (0, 1), (1, 1), 1, 1, True, True), (13, 777), 1),
     "depthwise": ((1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 2, True, True), (9, 30), 1),
     "depthwise, 5": ((1, 5, 5, (3, 2), (1, 1), (1, 1), (1, 1), 5, 1, True, True), (9, 30), 1),
     "depthwise, 7": ((1, 14, 14, (1, 1), (2, 1), (1, 1), (1, 1), 14, 2, True, True), (9, 30), 1),

@@ -3,7 +3,7 @@
 
 #include "convolve.h"
 #include "kernels.h"
-#include "plane_convolution.h"
+#include "plane_blocks.h"
 
 namespace myops::deform::MYOPS_ISA {
 

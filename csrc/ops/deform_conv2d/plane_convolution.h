@@ -121,7 +121,15 @@ class PlaneConvolution {
     for (int64_t o = 0; o < outputs.count(); ++o)
       to[o] = static_cast<A>(from[o * bias_.strides[0]]);
   }
+  // Whether sums are stored in Y as they are.
+  bool stores_sums() const { return std::is_same_v<T, A> && out_.step[3] == 1; }
+  template <class WeightsOf>
+  void multiply_once(const Tile& tile, const Range& outputs, const Range& part, int64_t depth,
+                     const Rows<const A>& planes, const WeightsOf& weights_of, const A* bias,
+                     A* sums) const;
   void run_tile(Buffers& buffers, const Tile& tile, const Range& outputs, const A* packed) const;
+  void run_one_block(Buffers& buffers, const Tile& tile, const Range& outputs,
+                     const A* packed) const;
   void run_together(Buffers& buffers, const Tile& tile, const Range& outputs,
                     const A* packed) const;
 
@@ -171,6 +179,9 @@ template <class T>
 void PlaneConvolution<T>::run_tile(Buffers& buffers, const Tile& tile, const Range& outputs,
                                    const A* packed) const {
   if (depth_ > 0 && packed) return run_together(buffers, tile, outputs, packed);
+  if (conv_.groups == 1 && !conv_.depthwise() && conv_.offset_groups == 1 && conv_.taps <= kTaps) {
+    return run_one_block(buffers, tile, outputs, packed);
+  }
   const int64_t pixels = tile.pixels(), row = this->row(), strip = this->strip(planes_of_block());
   const int64_t plane = plane_of(strip);
   A* const sums = buffers.sums.get();
@@ -212,69 +223,6 @@ void PlaneConvolution<T>::run_tile(Buffers& buffers, const Tile& tile, const Ran
                    }
                    if (packed) packed += size;
                  });
-  write_planes(sums, row, out_, tile, outputs);
-}
-
-// The same where the channels of a block belong to one weight group: the planes of several blocks
-// are multiplied together, because a product of a few planes reads and writes more sums than it
-// computes.
-template <class T>
-void PlaneConvolution<T>::run_together(Buffers& buffers, const Tile& tile, const Range& outputs,
-                                       const A* packed) const {
-  const int64_t pixels = tile.pixels(), row = this->row(), plane = plane_of(row);
-  A *const sums = buffers.sums.get(), *const planes = buffers.planes.get();
-  A bias[kOutputs<A>];
-  load_bias(outputs, bias);
-  Range group = outputs;  // that the planes are multiplied for
-  bool begun = false;     // its sums
-  // Of each plane: its weights in the first panel of outputs, and from there to the next panel.
-  const A* first_weights[kMostDepth];
-  int64_t panel[kMostDepth], depth = 0;
-  const auto multiply = [&] {
-    const int64_t strip = this->strip(std::max<int64_t>(depth, 1));
-    for (int64_t first = 0; first < pixels; first += strip) {
-      const int64_t count = round_up(std::min(strip, pixels - first), kLanes<A>);
-      for (int64_t o = group.first; o < group.last; o += kPanel<A>) {
-        const A* weights[kMostDepth];
-        for (int64_t r = 0; r < depth; ++r) {
-          weights[r] = first_weights[r] + (o - group.first) / kPanel<A> * panel[r];
-        }
-        const int64_t at = o - outputs.first;
-        const auto product = [&](auto result) MYOPS_INLINED {
-          weighted_sums<result>(std::min(kPanel<A>, group.last - o), depth,
-                                RowList<const A>{weights}, Rows<const A>{planes + first, plane},
-                                SumRows<A>{{sums + at * row + first, row}, bias + at}, count);
-        };
-        begun ? product(std::integral_constant<Result, Result::Add>())
-              : product(std::integral_constant<Result, Result::Begin>());
-      }
-    }
-    begun = true;
-    depth = 0;
-  };
-  const auto on_taps = [&](int64_t offset_group, const Range& taps) {
-    buffers.samples.place(tile, offset_group, taps);
-  };
-  for_each_block(conv_, channels_for(conv_, outputs), on_taps,
-                 [&](const Range& taps, const Range& block) {
-                   const int64_t channels = block.count(), count = taps.count() * channels;
-                   for_each_share(conv_, block, outputs, [&](const Share& share) {  // there is one
-                     const bool same = share.outputs == group;
-                     if (depth > 0 && (depth + count > depth_ || !same)) multiply();
-                     if (!same) begun = false;
-                     group = share.outputs;
-                   });
-                   PlanePlace places[kMostPlanes];
-                   for (int64_t c = 0; c < channels; ++c) places[c] = {c, channels};
-                   buffers.samples.begin(block, places);
-                   buffers.samples.sample({0, pixels}, planes + depth * plane, plane);
-                   for (int64_t r = 0; r < count; ++r, ++depth) {
-                     first_weights[depth] = packed + r * kPanel<A>;
-                     panel[depth] = count * kPanel<A>;
-                   }
-                   packed += round_up(group.count(), kPanel<A>) * count;
-                 });
-  multiply();
   write_planes(sums, row, out_, tile, outputs);
 }
 
