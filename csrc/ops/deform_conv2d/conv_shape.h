@@ -57,13 +57,16 @@ struct ConvShape {
   // One filter for each channel: there are no sums over channels, so vectors run over channels.
   bool depthwise() const { return groups == channels && groups == outputs; }
   // Whether products of bfloat16 sum over pairs of channels: a block has channels of one weight
-  // group, or even numbers of them of each; and there are so many outputs that products take longer
-  // than vectors of one or two channels, which are mostly empty.
+  // group, or even numbers of them of each; and there are so many samples and outputs that products
+  // take longer than vectors of a few channels, which are mostly empty.
   bool sums_pairs() const {
-    const int64_t length = channels_per_offset();
+    const int64_t length = channels_per_offset(), outputs_of_group = group_outputs();
+    const bool alone = group_channels() % length == 0;  // of one weight group
     const bool even = group_channels() % 2 == 0 && length % 2 == 0;
-    const bool match = !depthwise() && (group_channels() % length == 0 || even);
-    return match && (length > 2 || length * group_outputs() > 64);
+    if (depthwise() || !(alone || even)) return false;
+    if (!alone) return outputs_of_group > 4 || length * taps > 64;
+    if (length == 3) return taps > 1 || outputs_of_group > 32;
+    return length > 2 || length * outputs_of_group > 64;
   }
 };
 
