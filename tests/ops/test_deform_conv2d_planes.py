@@ -47,6 +47,7 @@ CASES = {
     "six": ((2, 6, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (9, 40), 1),
     "chunks": ((1, 3, 300, (2, 3), (1, 1), (1, 1), (1, 1), 1, 1, False, True), (6, 20), 1),
     "packed by task": ((1, 3, 3000, (5, 5), (1, 1), (2, 2), (1, 1), 1, 1, False, True), (4, 5), 1),
+    "one block": ((1, 3, 7000, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (3, 4), 1),
     # Samples that no window of a tile contains, most of them outside of the image.
     "far": ((1, 3, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (190, 260), 60),
     "outside": ((1, 2, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 2, True, True), (4, 9), 1000),
