@@ -120,6 +120,12 @@ void compute_typed(KernelContext& context) {
     return;
   }
   const bool packed = rows_are_packed(call.axes, sizeof(T));
+  // The ends of rows are stored one by one: see run_whole().
+  constexpr int64_t kStreamedRow = 512;
+  if (stores == Stores::NonTemporal && !packed && call.axes.size() > 1 &&
+      inner.length * static_cast<int64_t>(sizeof(T)) < kStreamedRow) {
+    call.stores = stores = Stores::Plain;
+  }
   if (context.reports()) {
     constexpr const char* loops[] = {"contiguous", "repeated_a", "repeated_b", "strided"};
     const auto loop = static_cast<size_t>(loop_for(inner.a, inner.b));

@@ -70,12 +70,19 @@ MYOPS_INLINE void run_whole(const T* a, const T* b, T* c, int64_t count, Stores 
   int64_t i = 0;
   if constexpr (std::is_same_v<T, Wide> && std::is_floating_point_v<T>) {
     if (stores == Stores::NonTemporal) {
-      const auto offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(c) / sizeof(T) % L);
-      for (; i < count && (offset + i) % L != 0; ++i) c[i] = twice_plus(a[i], b[i]);
-      for (; i + L <= count; i += L) {
-        const Vector<T> x = load(a + i);
-        stream(c + i, x + x + load(b + i));
+      // Whole cache lines: one that is written partly with other stores, also later, takes as long
+      // as dozens of others.
+      constexpr auto kLine = static_cast<int64_t>(64 / sizeof(T));
+      const auto offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(c) / sizeof(T) % kLine);
+      for (; i < count && (offset + i) % kLine != 0; ++i) c[i] = twice_plus(a[i], b[i]);
+      for (; i + kLine <= count; i += kLine) {
+        for (int64_t at = i; at < i + kLine; at += L) {
+          const Vector<T> x = load(a + at);
+          stream(c + at, x + x + load(b + at));
+        }
       }
+      for (; i < count; ++i) c[i] = twice_plus(a[i], b[i]);
+      return;
     }
   }
   const auto add = [&](int64_t at) MYOPS_INLINED {
