@@ -1,14 +1,15 @@
 // All gradients of a convolution with few channels in each offset group, in one pass: vectors run
 // over the pixels of a tile (see cell_table.h).
 //
-// Some items (cell_plan.h) at a time are computed side by side, each into a slot: its table of the
-// gradient of X and its part of the gradient of W. The slots are then added to the results in
-// order. An item whose samples are too far apart for a table is computed after that, in parts.
+// Items (cell_plan.h) are computed in parallel, each into a table of the gradient of X and a part
+// of the gradient of W, which are added to the results in the order of the items (in_order.h). An
+// item whose samples are too far apart for a table is computed when its turn comes, in parts.
 // 16-bit gradients of X are summed in float32, for a band of rows at a time; then all gradients but
 // that of X are computed with the first band.
 #pragma once
 
 #include "cell_item.h"
+#include "in_order.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -42,12 +43,12 @@ class CellGradient {
   void run() const;
 
  private:
-  static constexpr int64_t kAdders = 4;  // tasks that add slots
-
-  struct Slot {
-    CellItem item{};
+  // An item that has been computed.
+  struct Part {
+    std::unique_ptr<ItemGradient<T>> work;
     CellBox cells;
-    bool filled = false, deferred = false;
+    typename ItemGradient<T>::Wanted wanted;
+    bool deferred;
   };
   // Units and rows of the gradient of X whose sums are made at a time; `data` has those of 16-bit
   // types, others are summed in the tensor.
@@ -63,8 +64,6 @@ class CellGradient {
 
   void run_items(const Band& band, const A* weights, A* totals) const;
   BandRows rows_of(const Band& band, int64_t unit) const;
-  void add_slots(const std::vector<Slot>& slots, int64_t count, const Band& band,
-                 const A* tables) const;
   template <class Body>
   void for_each_weight(int64_t group, const Body& body) const;
   void pack_weights(A* to) const;
@@ -120,61 +119,42 @@ template <class T>
 void CellGradient<T>::run_items(const Band& band, const A* weights, A* totals) const {
   const CellPlan<T>& plan = call_.plan;
   const bool first = band.rows.first == 0, has_X = static_cast<bool>(call_.X_out);
-  const int64_t part = GroupWeights::outputs(conv_) * plan.channels() * plan.taps();
   const bool moved = first && call_.moves(), weighs = first && call_.W_out;
-  const Buffer<A> tables(context_, has_X ? plan.slots() * plan.table() : 0);
-  const Buffer<A> parts(context_, weighs ? plan.slots() * part : 0);
   const Buffer<A> line(context_, has_X ? line_size<A>(plan.table_cells(), plan.channels()) : 0);
-  std::vector<Slot> slots(static_cast<size_t>(plan.slots()));
   Pool<ItemGradient<T>> pool;
-  const auto make = [&] { return ItemGradient<T>(call_, weights); };
-  const auto table_of = [&](int64_t slot) {
-    return has_X ? tables.get() + slot * plan.table() : nullptr;
-  };
-  const auto part_of = [&](int64_t slot) { return weighs ? parts.get() + slot * part : nullptr; };
   const auto touches = [&](const Box& box) {
     return has_X && box.pixels() > 0 && box.top < band.rows.last && box.bottom > band.rows.first;
   };
-  const int64_t end = band.units.count() * plan.unit_items();
-  for (int64_t begin = 0; begin < end; begin += plan.slots()) {
-    const int64_t count = std::min(plan.slots(), end - begin);
-    context_.parallel_for(count, 1, [&](int64_t index, int64_t) {
-      Slot& slot = slots[static_cast<size_t>(index)];
-      slot.item = plan.item(band.units, begin + index);
-      slot.filled = slot.deferred = false;
-      std::unique_ptr<ItemGradient<T>> work = pool.take(make);
-      const Box box = work->place(slot.item);
-      const CellBox cells(box);
-      if (cells.box.pixels() > plan.table_cells()) {
-        slot.deferred = moved || weighs || touches(box);
-      } else if (moved || weighs || touches(box)) {
-        slot.filled = touches(box);
-        slot.cells = cells;
-        work->run(cells, moved, slot.filled ? table_of(index) : nullptr, part_of(index));
-      }
-      pool.give_back(std::move(work));
-    });
-    add_slots(slots, count, band, tables.get());
-    for (int64_t index = 0; index < count; ++index) {
-      const Slot& slot = slots[static_cast<size_t>(index)];
-      if (slot.deferred) {
-        std::unique_ptr<ItemGradient<T>> work = pool.take(make);
-        const bool fills = touches(work->place(slot.item));
-        A* const table = fills ? table_of(index) : nullptr;
-        const BandRows to = rows_of(band, slot.item.unit);
-        work->run_parts(moved, table, part_of(index), [&](const CellBox& cells) {
-          add_table(cells, table, plan.channels(), band.rows, conv_.width, to.data, to.channel,
-                    to.row, to.pixel, line.get());
-        });
-        pool.give_back(std::move(work));
-      }
-      if (!weighs) continue;
-      const CellItem& item = slot.item;
-      const int64_t count = plan.channels() * conv_.group_outputs() * item.taps.count();
-      add_to(part_of(index), 1, count,
+  const auto make = [&](int64_t index) {
+    Part part{pool.take([&] { return ItemGradient<T>(call_, weights); }), {}, {}, false};
+    const Box box = part.work->place(plan.item(band.units, index));
+    part.cells = CellBox(box);
+    part.wanted = {touches(box), weighs, moved};
+    const bool any = part.wanted.X || weighs || moved;
+    part.deferred = any && part.cells.box.pixels() > plan.table_cells();
+    if (any && !part.deferred) part.work->run(part.cells, part.wanted);
+    return part;
+  };
+  const auto add = [&](Part part) {
+    ItemGradient<T>& work = *part.work;
+    const BandRows to = rows_of(band, work.item().unit);
+    const auto add_sums = [&](const CellBox& cells) {
+      add_table(cells, work.sums(), plan.channels(), band.rows, conv_.width, to.data, to.channel,
+                to.row, to.pixel, line.get());
+    };
+    if (part.deferred) {
+      work.run_parts(part.wanted, add_sums);
+    } else if (part.wanted.X) {
+      add_sums(part.cells);
+    }
+    if (weighs) {
+      const CellItem& item = work.item();
+      add_to(work.W(), 1, work.W_size(),
              totals + GroupWeights::begin(conv_, item.offset_group, item.taps));
     }
-  }
+    pool.give_back(std::move(part.work));
+  };
+  make_and_add(context_, band.units.count() * plan.unit_items(), make, add);
 }
 
 template <class T>
@@ -189,35 +169,6 @@ typename CellGradient<T>::BandRows CellGradient<T>::rows_of(const Band& band, in
     const int64_t plane = band.rows.count() * conv_.width;
     return {band.data + (unit - band.units.first) * channels * plane, plane, conv_.width, 1};
   }
-}
-
-// Each task adds some rows of all slots, in their order.
-template <class T>
-void CellGradient<T>::add_slots(const std::vector<Slot>& slots, int64_t count, const Band& band,
-                                const A* tables) const {
-  const CellPlan<T>& plan = call_.plan;
-  const Range& rows = band.rows;
-  Range all{rows.last, rows.first};
-  for (int64_t index = 0; index < count; ++index) {
-    const Slot& slot = slots[static_cast<size_t>(index)];
-    if (!slot.filled) continue;
-    all = {std::min(all.first, std::max(slot.cells.box.top, rows.first)),
-           std::max(all.last, std::min(slot.cells.box.bottom, rows.last))};
-  }
-  if (all.first >= all.last) return;
-  const int64_t each = panels(all.count(), kAdders);
-  context_.parallel_for(all.count(), each, [&](int64_t begin, int64_t end) {
-    const Buffer<A> line(context_, line_size<A>(plan.table_cells(), plan.channels()));
-    const Range own{all.first + begin, all.first + end};
-    for (int64_t index = 0; index < count; ++index) {
-      const Slot& slot = slots[static_cast<size_t>(index)];
-      if (!slot.filled) continue;
-      const BandRows to = rows_of(band, slot.item.unit);
-      add_table(slot.cells, tables + index * plan.table(), plan.channels(), own, conv_.width,
-                to.data + (own.first - rows.first) * to.row, to.channel, to.row, to.pixel,
-                line.get());
-    }
-  });
 }
 
 // Calls body(o, c, taps, place) for each output, channel of a weight group and block of taps of an

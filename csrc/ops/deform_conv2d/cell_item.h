@@ -47,7 +47,11 @@ class ItemGradient {
         window_(call.context, call.samples()
                                   ? call.plan.channels() * call.plan.table_cells() + 3 * kLanes<A>
                                   : 0),
-        table_(call.context, call.samples() ? call.plan.table() : 0) {}
+        table_(call.context, call.samples() ? call.plan.table() : 0),
+        sums_(call.context, call.X_out ? call.plan.table() : 0),
+        W_(call.context,
+           call.W_out ? GroupWeights::outputs(conv_) * call.plan.channels() * call.plan.taps()
+                      : 0) {}
 
   // Computes the positions of an item; the cells of its samples.
   Box place(const CellItem& item) {
@@ -56,24 +60,35 @@ class ItemGradient {
     at_.place(conv_, tile_, item.offset_group, item.taps);
     return at_.extent();
   }
-  // The item as a whole. `out`: the table of the gradient of X, or null; `W`: its part of the
-  // gradient of W, or null.
-  void run(const CellBox& cells, bool moved, A* out, A* W) {
-    prepare(moved || out != nullptr, W != nullptr);
-    run_entries({0, item_.taps.count(), 0, tile_.pixels()}, cells, moved, W != nullptr, out);
-    finish(moved, W);
+  // What is computed of an item.
+  struct Wanted {
+    bool X, W, moved;
+  };
+  // The item as a whole; its gradient of X is in sums() then.
+  void run(const CellBox& cells, const Wanted& wanted) {
+    prepare(wanted);
+    run_entries({0, item_.taps.count(), 0, tile_.pixels()}, cells, wanted);
+    finish(wanted);
   }
-  // The same in parts; add(cells) adds the table to the gradient of X.
+  // The same in parts; add(cells) adds sums() to the gradient of X.
   template <class Add>
-  void run_parts(bool moved, A* out, A* W, const Add& add) {
-    prepare(moved || out != nullptr, W != nullptr);
+  void run_parts(const Wanted& wanted, const Add& add) {
+    prepare(wanted);
     in_windows(at_, {0, item_.taps.count(), 0, tile_.pixels()},
                pixels_read(call_.plan.table_cells()), [&](const Entries& entries, const Box& read) {
                  const CellBox cells(read);
-                 run_entries(entries, cells, moved, W != nullptr, out);
-                 if (out != nullptr) add(cells);
+                 run_entries(entries, cells, wanted);
+                 if (wanted.X) add(cells);
                });
-    finish(moved, W);
+    finish(wanted);
+  }
+
+  const CellItem& item() const { return item_; }
+  const A* sums() const { return sums_.get(); }  // the table of the gradient of X
+  const A* W() const { return W_.get(); }        // the item's part of the gradient of W
+  // The elements of W().
+  int64_t W_size() const {
+    return item_.channels.count() * conv_.group_outputs() * item_.taps.count();
   }
 
  private:
@@ -82,11 +97,11 @@ class ItemGradient {
   int64_t tap_row() const { return item_.taps.count() * row_; }  // from a channel to the next
 
   // T, unless only the gradient of W is wanted.
-  void prepare(bool sums, bool weights) {
+  void prepare(const Wanted& wanted) {
     outputs_ = GroupWeights::outputs_of(conv_, item_.channels);
     pixels_ = tile_.pixels();
-    if (sums || weights) read_gradient();
-    if (!sums) return;
+    if (wanted.moved || wanted.X || wanted.W) read_gradient();
+    if (!wanted.moved && !wanted.X) return;
     const A* const packed = weights_ + GroupWeights::begin(conv_, item_.offset_group, item_.taps);
     GroupWeights::for_each(conv_, item_.channels, [&](const GroupPart& part) {
       const int64_t taps = item_.taps.count(), rows = part.row(taps);
@@ -119,9 +134,11 @@ class ItemGradient {
     return rows_.get() + (part.channels.first - item_.channels.first) * tap_row();
   }
 
-  void run_entries(const Entries& entries, const CellBox& cells, bool moved, bool samples, A* out) {
+  void run_entries(const Entries& entries, const CellBox& cells, const Wanted& wanted) {
     const int64_t size = cells.channel<A>();
-    if (moved || samples) {
+    const bool moved = wanted.moved;
+    A* const out = wanted.X ? sums_.get() : nullptr;
+    if (moved || wanted.W) {
       fill_cells(call_.inputs.X, conv_, tile_.image, item_.channels, cells, window_.get(),
                  table_.get());
     }
@@ -138,20 +155,20 @@ class ItemGradient {
                                at_.points() + entry, at_.plane(), rows_.get() + k * row_ + p,
                                tap_row(), call_.plan.channels(), table_.get(), out, size,
                                static_cast<int32_t>(cells.outside<A>()), moves, masks, pixels_},
-                  samples);
+                  wanted.W);
       }
     }
   }
 
-  void finish(bool moved, A* W) {
-    if (moved) {
+  void finish(const Wanted& wanted) {
+    if (wanted.moved) {
       call_.positions.write(conv_, tile_, item_.offset_group, item_.taps, moved_.get());
     }
-    if (W == nullptr) return;
+    if (!wanted.W) return;
     GroupWeights::for_each(conv_, item_.channels, [&](const GroupPart& part) {
       const int64_t taps = item_.taps.count(), count = part.row(taps);
       dot_products<A>(part.outputs.count(), count, gradient_of(part), {rows_of(part), row_},
-                      pixels_, {W + part.begin * taps, count});
+                      pixels_, {W_.get() + part.begin * taps, count});
     });
   }
 
@@ -165,7 +182,7 @@ class ItemGradient {
   int64_t pixels_ = 0;
   Taps<T> at_;
   Rows<const A> from_{nullptr, 0};  // the gradient of Y
-  Buffer<A> gradient_, rows_, moved_, window_, table_;
+  Buffer<A> gradient_, rows_, moved_, window_, table_, sums_, W_;
   Tile held_{-1, 0, 0, 0, 0};  // of the gradient of Y
   Range held_outputs_{0, 0};
 };

@@ -92,14 +92,11 @@ class CellPlan {
         taps_(Blocking(conv).taps),
         channels_(conv.channels_per_offset()),
         tiling_(conv, tile_pixels()),
-        cells_(cells_of_table(conv, tiling_, kTable / (4 * channels_))),
-        slots_(
-            std::clamp<int64_t>(kSlotBytes / (table() * static_cast<int64_t>(sizeof(A))), 2, 8)) {}
+        cells_(cells_of_table(conv, tiling_, kTable / (4 * channels_))) {}
 
   int64_t taps() const { return taps_; }          // of a block
   int64_t channels() const { return channels_; }  // of an offset group
   const Tiling& tiling() const { return tiling_; }
-  int64_t slots() const { return slots_; }  // items side by side
   int64_t table_cells() const { return cells_; }
   int64_t table() const { return channels_ * table_size<A>(cells_); }  // elements
 
@@ -147,7 +144,6 @@ class CellPlan {
   static constexpr int64_t kRows = 131072 / sizeof(A);       // of T
   static constexpr int64_t kGradients = 262144 / sizeof(A);  // of Y, of a tile
   static constexpr int64_t kImage = 1048576 / sizeof(A);     // sums of 16-bit types
-  static constexpr int64_t kSlotBytes = std::is_same_v<T, A> ? 1572864 : 786432;
   static constexpr int64_t kLeastPixels = 256, kFewUnits = 4, kTilesOfAUnit = 4;
 
   // Units whose items of a tile follow one another.
@@ -206,7 +202,7 @@ class CellPlan {
   const ConvShape& conv_;
   int64_t taps_, channels_;
   Tiling tiling_;
-  int64_t cells_, slots_;
+  int64_t cells_;
 };
 
 }  // namespace myops::deform::MYOPS_ISA
