@@ -35,6 +35,7 @@ const std::vector<Case> kCases = {
     {1, 1, 2, 23, 70, 5, 1, 1, 1, DType::Float32, kLast},
     {1, 2, 3, 130, 280, 1, 1, 1, 1, DType::Float32, Layout::Contiguous, 150},  // no table fits
     {1, 2, 3, 9, 11, 3, 1, 1, 1, DType::Float32, Layout::Contiguous, 0},       // integers
+    {1, 6, 9, 10, 408, 3, 2, 3, 1},  // rows whose cells fit no table are divided
     {0, 2, 3, 9, 11, 3, 1, 1, 1},
     {1, 24, 12, 7, 9, 3, 1, 1, 1, DType::Float32, kLast, 2, "whole_images"},
     // Few samples for each pixel of X.

@@ -184,10 +184,12 @@ struct Tile {
 };
 
 // Near-square tiles, because the part of X that they sample is smallest, or longer ones where there
-// are few rows. Short rows are not divided, so that the pixels of a tile are contiguous.
+// are few rows. Short rows are not divided, so that the pixels of a tile are contiguous. No tile
+// has more than `most_columns`.
 class Tiling {
  public:
-  Tiling(const ConvShape& conv, int64_t pixels) : height_(conv.out_height), width_(conv.out_width) {
+  Tiling(const ConvShape& conv, int64_t pixels, int64_t most_columns = INT64_MAX)
+      : height_(conv.out_height), width_(conv.out_width) {
     int64_t side = 1;
     while (4 * side * side <= pixels) side *= 2;
     // With few channels, most of the memory is that of offsets and masks, which are read in rows;
@@ -195,6 +197,7 @@ class Tiling {
     if (conv.channels_per_offset() <= kShallow) side = std::max<int64_t>(side, kRow);
     if (height_ > 0) side = std::max(side, pixels / height_);
     columns_ = width_ <= std::max<int64_t>(2 * side, 128) ? width_ : even(width_, side);
+    if (columns_ > most_columns) columns_ = even(width_, most_columns);
     rows_ = even(height_, std::max<int64_t>(pixels / columns_, 1));
     across_ = panels(width_, columns_);
     count_ = across_ * panels(height_, rows_);

@@ -91,7 +91,7 @@ class CellPlan {
       : conv_(conv),
         taps_(Blocking(conv).taps),
         channels_(conv.channels_per_offset()),
-        tiling_(conv, tile_pixels()),
+        tiling_(make_tiling()),
         cells_(cells_of_table(conv, tiling_, kTable / (4 * channels_))) {}
 
   int64_t taps() const { return taps_; }          // of a block
@@ -197,6 +197,19 @@ class CellPlan {
       pixels /= 2;
     }
     return pixels;
+  }
+  // Tiles whose cells do not fit a table would be computed in parts, which takes several times as
+  // long: then rows are divided.
+  Tiling make_tiling() const {
+    constexpr int64_t kFewColumns = 32;
+    const int64_t pixels = tile_pixels();
+    Tiling tiling(conv_, pixels);
+    while (4 * channels_ * usual_cells(conv_, tiling) > kTable) {
+      const int64_t columns = tiling.at(0, 0).columns;
+      if (columns <= kFewColumns) break;
+      tiling = Tiling(conv_, pixels, columns / 2);
+    }
+    return tiling;
   }
 
   const ConvShape& conv_;
