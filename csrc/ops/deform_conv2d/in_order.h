@@ -31,15 +31,13 @@ class InOrder {
       advanced_.wait(lock, [&] { return failed_ || number < turn_ + kAhead; });
       if (failed_) return;
       place(number) = std::move(part);
-      if (adding_) return;
-      adding_ = true;
+      // (While a part is added, its place is empty, and no other thread adds.)
       for (; place(turn_) && !failed_; ++turn_, advanced_.notify_all()) {
         Part next = *std::exchange(place(turn_), std::nullopt);
         lock.unlock();
         add(std::move(next));
         lock.lock();
       }
-      adding_ = false;
     } catch (...) {
       const std::lock_guard<std::mutex> lock(mutex_);
       failed_ = true;
@@ -59,7 +57,7 @@ class InOrder {
   std::condition_variable advanced_;
   std::array<std::optional<Part>, kAhead> waiting_;
   int64_t begun_ = 0, turn_ = 0;
-  bool adding_ = false, failed_ = false;
+  bool failed_ = false;
 };
 
 // Calls make(number) for `count` numbers in parallel, and add(part) with what it has returned, in
