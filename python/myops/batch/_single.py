@@ -112,11 +112,25 @@ def _join_parquet(parts: Sequence[str], stream: IO[bytes]) -> None:
                 for number in range(file.num_row_groups):
                     table = file.read_row_group(number, use_threads=False)
                     waiting.append(_with_schema(table, schema))
+                    del table  # its memory is freed with the others
                     if sum(table.nbytes for table in waiting) >= _GROUP_BYTES:
-                        writer.write_table(pyarrow.concat_tables(waiting).combine_chunks())
-                        waiting = []
+                        _write_group(writer, waiting)
         if waiting:
-            writer.write_table(pyarrow.concat_tables(waiting).combine_chunks())
+            _write_group(writer, waiting)
+
+
+def _write_group(writer: Any, tables: list[Any]) -> None:
+    """Writes the tables as one row group, and empties the list before that.
+
+    Arrow's allocator keeps the pages of what is freed, which is more than a row group in all.
+    """
+    pyarrow = _parquet.arrow()
+    group = pyarrow.concat_tables(tables).combine_chunks()
+    tables.clear()
+    pyarrow.default_memory_pool().release_unused()
+    writer.write_table(group)
+    del group
+    pyarrow.default_memory_pool().release_unused()
 
 
 def _with_schema(table: Any, schema: Any) -> Any:
