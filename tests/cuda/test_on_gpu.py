@@ -8,6 +8,7 @@ import pytest
 import torch
 from gpu_cases import ON_DEVICE, WITHOUT_GRADIENTS
 
+import myops
 from myops.testing import Case, check_op
 from myops.testing.bits import TOLERANCE
 
@@ -147,6 +148,24 @@ def test_tensors_of_more_than_2_to_the_31_elements() -> None:
     c = function(a, torch.ones(1, dtype=torch.float16, device="cuda"))
     assert float(c[-1]) == 3
     assert float(c.min()) == 3
+
+
+def test_rows_of_more_than_2_to_the_30_elements() -> None:
+    """The index of a thread's next element has 32 bits and does not wrap around."""
+    free, _ = torch.cuda.mem_get_info()
+    if free < 20 << 30:
+        pytest.skip("less than 20 GB of free memory")
+    for width in (33000, 53999):  # a multiple of four or not
+        x = torch.rand(1, 1, 34000, width, dtype=torch.float16, device="cuda", requires_grad=True)
+        size = (33500, width)
+        y = myops.interpolate(x, size, mode="bilinear", antialias=True)
+        (grad,) = torch.autograd.grad(y, x, y.detach())
+        for begin in (0, width - 64):
+            part = x.detach()[..., begin : begin + 64].contiguous().requires_grad_()
+            expected = myops.interpolate(part, (size[0], 64), mode="bilinear", antialias=True)
+            (of_part,) = torch.autograd.grad(expected, part, expected.detach())
+            assert torch.equal(y[..., begin : begin + 64], expected)
+            assert torch.equal(grad[..., begin : begin + 64], of_part)
 
 
 def test_wrong_calls_are_refused() -> None:

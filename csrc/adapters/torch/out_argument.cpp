@@ -15,7 +15,7 @@ using TorchTensor = torch::stable::Tensor;
 template <class Result>
 Result ask(const char* name, const TorchTensor& tensor) {
   StableIValue stack = from(tensor);
-  STABLE_TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, "", &stack, TORCH_ABI_VERSION));
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, "", &stack, TORCH_ABI_VERSION));
   return to<Result>(stack);
 }
 

@@ -28,7 +28,9 @@ void run_forward(const KernelContext& context, const DeformForward& arguments) {
   }
 }
 
-constexpr int64_t kMostSlices = 64, kSlicePixels = 512;
+// Of the gradient of W: few threads sum the pixels of a slice if W is small (H100, W of 8x2x3x3
+// with 158400 pixels: 0.3 ms, and 4.9 ms with 64 slices).
+constexpr int64_t kMostSlices = 1024, kSlicePixels = 64;
 
 // The gradients of X, offset, mask and W, for deform_conv2d_backward and for its gradient, without
 // tiles.

@@ -52,18 +52,19 @@ cuda::Gpu gpu_with(const KernelContext& context, const char* main) {
 
 Products products_of(const KernelContext& context, const DeformSizes& sizes, bool gradient) {
   // With fewer, most of a tile is empty. The gradients use tiles even then: they spend more time on
-  // samples than on products. But in packs of channels most of which are missing, as in a depthwise
-  // convolution, they take twice as long as without tiles (H100, 64 groups of one channel: 3.8 and
-  // 2.2 ms in float32, 5.3 and 2.5 ms in float16).
+  // samples than on products. But where packs of channels are mostly empty and many of them have
+  // the same offsets, as in a depthwise convolution, tiles take 1.4 times as long or longer (H100,
+  // 64 groups of one channel: 4.1 and 2.8 ms in float32, 5.6 and 3.0 ms in float16). Where each
+  // pack has its own offsets, they take less (32 offset groups of one channel: 1.1 and 1.5 ms).
   constexpr int64_t kFewOutputs = 16, kFewOfPack = 4;
   if (!fits_tiles(sizes, context.input(0).dtype)) return Products::Direct;
   if (!kernel_enabled("deform_conv2d.cuda_tiles")) return Products::Direct;
   if (sizes.outputs / sizes.groups < kFewOutputs) {
-    const int64_t part =
-        std::gcd(deform_kernels::channels_of(sizes), deform_kernels::sharing(sizes));
-    const auto pack = static_cast<int64_t>(16 / dtype_size(context.input(0).dtype));
     if (!gradient) return Products::Few;
-    return kFewOfPack * part <= pack ? Products::Direct : Products::Tiles;
+    const int64_t sharing = deform_kernels::sharing(sizes);
+    const int64_t part = std::gcd(deform_kernels::channels_of(sizes), sharing);
+    const auto pack = static_cast<int64_t>(16 / dtype_size(context.input(0).dtype));
+    return kFewOfPack * part <= pack && part < sharing ? Products::Direct : Products::Tiles;
   }
   if (!kernel_enabled("deform_conv2d.cuda_tensor")) return Products::Tiles;
   return cuda::on_tensor_cores(context, context.input(0).dtype) ? Products::TensorCores

@@ -130,8 +130,11 @@ void resample_from(const PassArguments& pass, int64_t i) {
     constexpr int kAtOnce = kInner == kLanes ? 1 : kProducts > 4 ? 2 : kResizeEach;
     constexpr I kStep = kInner == kLanes ? kResizeLanes : 1;
     const I length = static_cast<I>(pass.length), threads = static_cast<I>(pass.threads.by);
+    const I further = threads * kStep * kAtOnce;
+    // Not at += further: in a row of more than 2^30 elements this is no number of 32 bits.
     MYOPS_NO_UNROLL
-    for (I at = row.first * kStep; at < length; at += threads * kStep * kAtOnce) {
+    for (I at = row.first * kStep; at < length;
+         at = at < length - further ? at + further : length) {
       if constexpr (kFew > 0) {
         // The same without a branch for each tap, if all of them have few.
         SomeTaps taps[kAtOnce];
