@@ -35,6 +35,17 @@ THPObjectPtr python_tuple(size_t size) {
   return tuple;
 }
 
+// The gradients of the inputs that are tensors, of which gradient(i) is that of input i.
+template <class Make>
+variable_list gradients_of_tensors(const RecordedCall& call, const Make& gradient) {
+  variable_list results;
+  results.reserve(static_cast<size_t>(__builtin_popcountll(call.tensors)));
+  for (uint64_t rest = call.tensors; rest != 0; rest &= rest - 1) {
+    results.push_back(gradient(static_cast<size_t>(__builtin_ctzll(rest))));
+  }
+  return results;
+}
+
 variable_list gradients_in_python(const RecordedCall& call, const at::Tensor& grad,
                                   const variable_list& saved, uint64_t needed) {
   const pybind11::gil_scoped_acquire gil;
@@ -51,31 +62,26 @@ variable_list gradients_in_python(const RecordedCall& call, const at::Tensor& gr
   }
   THPObjectPtr made(call.in_python(call.call, given.get(), tensors.get(), flags.get()));
   if (!made) throw python_error();
-  variable_list results(call.inputs);
-  for (size_t i = 0; i < call.inputs; ++i) {
+  return gradients_of_tensors(call, [&](size_t i) {
     PyObject* item = PyTuple_GetItem(made.get(), static_cast<Py_ssize_t>(i));
     if (item == nullptr) throw python_error();
-    if ((needed >> i & 1) != 0 && item != Py_None) results[i] = THPVariable_Unpack(item);
-  }
-  return results;
+    const bool is_made = (needed >> i & 1) != 0 && item != Py_None;
+    return is_made ? THPVariable_Unpack(item) : at::Tensor();
+  });
 }
+
+// Handles of new tensors, by input.
+using Handles = c10::SmallVector<void*, kMostRecordedInputs>;
 
 // False where the kernel cannot read a tensor.
 bool gradients_without_python(const RecordedCall& call, const at::Tensor& grad,
-                              const variable_list& saved, uint64_t needed, variable_list& results) {
+                              const variable_list& saved, uint64_t needed, Handles& made) {
   DLTensor described[1 + kMostRecordedInputs];
   if (!describe(grad, false, false, &described[0])) return false;
   for (size_t i = 0; i < saved.size(); ++i) {
     if (!describe(saved[i], false, false, &described[1 + i])) return false;
   }
-  c10::SmallVector<void*, 8> made(results.size(), nullptr);
-  if (!call.gradients(call.call, described, needed, made.data())) return false;
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (made[i] == nullptr) continue;
-    const std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(made[i]));
-    results[i] = std::move(*tensor);
-  }
-  return true;
+  return call.gradients(call.call, described, needed, made.data());
 }
 
 // The sum for each channel: the gradient of a bias.
@@ -108,24 +114,21 @@ at::Tensor sum_of_channels(const at::Tensor& grad) {
 // The gradients of the inputs that are tensors.
 variable_list gradients_of(const RecordedCall& call, const at::Tensor& grad,
                            const variable_list& saved, uint64_t needed) {
-  variable_list results(call.inputs);
   // In grad mode the gradients are differentiated again.
   const bool in_python = c10::GradMode::is_enabled() || observed();
   const uint64_t summed = call.summed < 0 ? 0 : needed & uint64_t{1} << call.summed;
   const uint64_t others = needed & ~summed;
+  Handles made(call.inputs, nullptr);
   // The gradient of sum() is expanded, for example, which not every kernel can read.
-  if (!in_python && (others == 0 || gradients_without_python(call, grad, saved, others, results) ||
-                     gradients_without_python(call, grad.contiguous(), saved, others, results))) {
-    if (summed != 0) results[static_cast<size_t>(call.summed)] = sum_of_channels(grad);
-  } else {
-    results = gradients_in_python(call, grad, saved, needed);
+  if (in_python || !(others == 0 || gradients_without_python(call, grad, saved, others, made) ||
+                     gradients_without_python(call, grad.contiguous(), saved, others, made))) {
+    return gradients_in_python(call, grad, saved, needed);
   }
-  variable_list of_tensors;
-  of_tensors.reserve(call.inputs);
-  for (size_t i = 0; i < call.inputs; ++i) {
-    if ((call.tensors >> i & 1) != 0) of_tensors.push_back(std::move(results[i]));
-  }
-  return of_tensors;
+  return gradients_of_tensors(call, [&](size_t i) {
+    if ((summed >> i & 1) != 0) return sum_of_channels(grad);
+    const std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(made[i]));
+    return tensor == nullptr ? at::Tensor() : std::move(*tensor);
+  });
 }
 
 // A node of the graph that needs no Python, which takes half of a small gradient's time.
@@ -144,7 +147,7 @@ struct FastGradient : torch::autograd::Function<FastGradient> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    const at::Tensor owner = context->saved_data.at("call").toTensor();
+    const at::Tensor owner = context->saved_data.begin()->second.toTensor();
     const RecordedCall& call = call_of(owner);
     variable_list results =
         gradients_of(call, grads[0], saved_of(*context, call), needed_of(*context, call));
@@ -187,7 +190,7 @@ torch::autograd::CppNode<myops::torch_internals::FastGradient>::apply(
                                                   output_info_, name());
   }
   std::unique_lock<std::mutex> lock(mutex_);
-  const at::Tensor owner = ctx_.saved_data.at("call").toTensor();
+  const at::Tensor owner = ctx_.saved_data.begin()->second.toTensor();
   const myops::RecordedCall& call = FastGradient::call_of(owner);
   const variable_list saved = FastGradient::saved_of(ctx_, call);
   lock.unlock();

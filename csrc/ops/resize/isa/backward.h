@@ -12,7 +12,7 @@ template <class T, class Wide>
 void scatter(const KernelContext& context, const Tables<Wide>& tables, const T* source, T* target) {
   const Plan<Wide>& plan = tables.plan;
   const Level<Wide>& first = plan.levels.front();
-  const NearestScatter<T, Wide> scatter(plan, *tables.scatter);
+  const NearestScatter<T, Wide> scatter(plan);
   if (context.reports()) report(context, plan, [](size_t) { return "nearest_scatter"; });
   for_each_run(context, plan, [&](int64_t tensor, int64_t begin, int64_t end) {
     scatter.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
@@ -29,7 +29,7 @@ void backward(KernelContext& context) {
     in_memory_order<T>(context, tables->swapped, grad, grad_x, [&](const T* source, T* target) {
       if (tables->plan.levels.empty()) {
         copy_all(context, grad_x.elements(), source, target);
-      } else if (tables->scatter) {
+      } else if (tables->scatters) {
         scatter(context, *tables, source, target);
       } else {
         resample(context, tables->plan, tables->last, source, target);

@@ -1,6 +1,7 @@
-// Kernel "few_pixels": images with two to four channels innermost, of whose pixels the result reads
-// few, because it is much smaller in both axes. A vector contains the channels of a pixel. Other
-// kernels combine whole source rows first, and with them the pixels that nothing reads.
+// Kernel "few_pixels": images of one channel, or with two to four channels innermost, of whose
+// pixels the result reads few, because it is smaller in both axes and has much fewer columns. A
+// vector contains the channels of a pixel. Other kernels combine whole source rows first, and with
+// them the pixels that nothing reads.
 //
 // The sums are those of slab_sum.h, in the same order: rows first.
 #pragma once
@@ -13,7 +14,6 @@ namespace myops::resize::MYOPS_ISA {
 template <class T, class Wide>
 class FewPixels {
   static constexpr int64_t kChannels = 4;
-  using Pixel = Lanes<Wide, kChannels>;
 
  public:
   static constexpr bool kSupported = std::is_same_v<T, Wide> && kPermutes<Wide>;
@@ -23,11 +23,15 @@ class FewPixels {
     const Level<Wide>&rows = plan.levels.front(), &columns = plan.levels.back();
     const int64_t width = columns.taps.width;
     const int64_t channels = columns.in_volume;
-    if (!rows.first || rows.blocks != 1 || channels < 2 || channels > kChannels) return false;
+    if (!rows.first || rows.blocks != 1 || channels > kChannels) return false;
     if (rows.taps.width != width) return false;
     // (Measured: where others begin to lose. They take longer with fewer elements in a vector.)
     constexpr bool kFloat = sizeof(Wide) == sizeof(float);
     const int64_t input = columns.taps.input, output = columns.taps.output;
+    if (channels == 1) {
+      const int64_t least = !kFloat ? 4 : output <= 3 ? 3 : 6;
+      return width == 2 && input >= least * output;
+    }
     if (width == 2) return input >= (kFloat ? 4 : 3) * output;
     return width == 4 && input * channels >= (kFloat ? 16 : 12) * output;
   }
@@ -39,12 +43,15 @@ class FewPixels {
 
   // The rows [begin, end) of an image.
   void run(int64_t begin, int64_t end, const T* image, T* target) const {
-    columns_.taps.width == 2 ? fill<2>(begin, end, image, target)
-                             : fill<4>(begin, end, image, target);
+    using Pixel = Lanes<Wide, kChannels>;
+    if (columns_.in_volume == 1) return fill<2, Wide>(begin, end, image, target);
+    columns_.taps.width == 2 ? fill<2, Pixel>(begin, end, image, target)
+                             : fill<4, Pixel>(begin, end, image, target);
   }
 
  private:
-  template <int kTaps>
+  // Pixel: a number, or a vector of the channels.
+  template <int kTaps, class Pixel>
   void fill(int64_t begin, int64_t end, const T* image, T* target) const {
     for (int64_t o = begin; o < end; ++o, target += rows_.out_volume) {
       const int64_t* index = rows_.taps.index.data() + o * kTaps;
@@ -55,14 +62,17 @@ class FewPixels {
         inside = inside && end_ - rows[k] >= rows_.in_volume + kChannels;
       }
       const Wide* weights = rows_.taps.weight.data() + o * kTaps;
-      inside ? row<kTaps, true>(rows, weights, target) : row<kTaps, false>(rows, weights, target);
+      inside ? row<kTaps, true, Pixel>(rows, weights, target)
+             : row<kTaps, false, Pixel>(rows, weights, target);
     }
   }
 
   // kInside: whether a vector may be loaded from there.
-  template <bool kInside>
+  template <bool kInside, class Pixel>
   MYOPS_INLINE void load_pixel(const T* at, Pixel& pixel) const {
-    if constexpr (kInside) {
+    if constexpr (std::is_same_v<Pixel, Wide>) {
+      pixel = *at;
+    } else if constexpr (kInside) {
       pixel = load_as<Pixel>(at);
     } else {
       Wide channels[kChannels] = {};
@@ -71,9 +81,10 @@ class FewPixels {
     }
   }
 
-  template <int kTaps, bool kInside>
+  template <int kTaps, bool kInside, class Pixel>
   MYOPS_NOINLINE void row(const T* const* given, const Wide* weights, T* target) const {
-    const int64_t channels = columns_.in_volume, outputs = columns_.taps.output;
+    const int64_t channels = std::is_same_v<Pixel, Wide> ? 1 : columns_.in_volume;
+    const int64_t outputs = columns_.taps.output;
     const int64_t* index = columns_.taps.index.data();
     const Wide* weight = columns_.taps.weight.data();
     const T* rows[kTaps];
@@ -92,8 +103,9 @@ class FewPixels {
         }
         total = k == 0 ? weight[0] * sum : fma(weight[k] - Pixel{}, sum, total);
       }
-      // The pixel that follows overwrites what is too much.
-      if (o + 1 < outputs) {
+      if constexpr (std::is_same_v<Pixel, Wide>) {
+        *target = total;
+      } else if (o + 1 < outputs) {  // the pixel that follows overwrites what is too much
         store(target, total);
       } else {
         for (int64_t i = 0; i < channels; ++i) target[i] = total[i];

@@ -109,14 +109,19 @@ class LastAxis {
   // Outputs [begin, end) of a row whose elements are value(i), one by one.
   template <class Value, class Out>
   void scalar(int64_t begin, int64_t end, const Value& value, Out* target) const {
-    for (int64_t o = begin; o < end; ++o) {
-      const int64_t first = taps_.first[o], count = taps_.first[o + 1] - first;
+    const auto sum = [&](int64_t o) {
+      const int64_t first = taps_.first[o], count = taps_.count(o);
       for (int64_t channel = 0; channel < stride_; ++channel) {
-        *target++ = to_element<Out>(weighted<Wide>(
+        target[(o - begin) * stride_ + channel] = to_element<Out>(weighted<Wide>(
             count, [&](int64_t k) { return taps_.weight[first + k]; },
             [&](int64_t k) { return value(taps_.index[first + k] * stride_ + channel); }));
       }
+    };
+    if (taps_.is_sparse()) {
+      std::memset(static_cast<void*>(target), 0, bytes_of<Out>((end - begin) * stride_));
+      return taps_.each_filled(begin, end, sum);
     }
+    for (int64_t o = begin; o < end; ++o) sum(o);
   }
 
   // The name of what makes rows, where there is more than one.

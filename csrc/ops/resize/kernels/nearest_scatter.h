@@ -10,33 +10,17 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Of each level the outputs that have a tap, in order.
-struct ScatterTable {
-  std::vector<std::vector<int64_t>> places;
-
-  // `plan`: of the gradient of nearest, in which all weights are 1.
-  template <class Wide>
-  static bool supports(const Plan<Wide>& plan) {
-    return std::all_of(plan.levels.begin(), plan.levels.end(),
-                       [](const Level<Wide>& level) { return level.taps.widest <= 1; });
-  }
-
-  template <class Wide>
-  explicit ScatterTable(const Plan<Wide>& plan) {
-    for (const Level<Wide>& level : plan.levels) {
-      std::vector<int64_t>& here = places.emplace_back();
-      here.reserve(level.taps.index.size());
-      for (int64_t o = 0; o < level.taps.output; ++o) {
-        if (level.taps.count(o) > 0) here.push_back(o);
-      }
-    }
-  }
-};
-
 template <class T, class Wide>
 class NearestScatter {
  public:
-  NearestScatter(const Plan<Wide>& plan, const ScatterTable& table) : plan_(plan), table_(table) {}
+  // `plan`: of the gradient of nearest, in which all weights are 1.
+  static bool supports(const Plan<Wide>& plan) {
+    return std::all_of(plan.levels.begin(), plan.levels.end(), [](const Level<Wide>& level) {
+      return level.taps.widest <= 1;
+    });
+  }
+
+  explicit NearestScatter(const Plan<Wide>& plan) : plan_(plan) {}
 
   // Writes the slabs [begin, end) of a level. As many as the L1 cache holds are zeroed together.
   void fill(size_t depth, int64_t begin, int64_t end, const T* source, T* target) const {
@@ -76,7 +60,7 @@ class NearestScatter {
   template <class Visit>
   MYOPS_INLINE void each_tap(size_t depth, int64_t begin, int64_t end, const Visit& visit) const {
     const TapTable<Wide>& taps = plan_.levels[depth].taps;
-    const int64_t* place = table_.places[depth].data();
+    const int64_t* place = taps.filled.data();
     const int64_t* index = taps.index.data();
     for (int64_t k = taps.first[begin], last = taps.first[end]; k < last; ++k) {
       visit(place[k], index[k]);
@@ -114,9 +98,9 @@ class NearestScatter {
   void scatter_rows(int64_t begin, int64_t end, const T* source, T* target) const {
     const size_t depth = plan_.levels.size() - 2;
     const int64_t in = plan_.levels[depth].in_volume, out = plan_.levels[depth].out_volume;
-    const std::vector<int64_t>& index = plan_.levels.back().taps.index;
-    const int64_t *from = index.data(), *to = table_.places.back().data();
-    const auto count = static_cast<int64_t>(index.size());
+    const TapTable<Wide>& taps = plan_.levels.back().taps;
+    const int64_t *from = taps.index.data(), *to = taps.filled.data();
+    const auto count = static_cast<int64_t>(taps.index.size());
     each_tap(depth, begin, end, [&](int64_t place, int64_t row) MYOPS_INLINED {
       const T* const x = source + row * in;
       T* const y = target + place * out;
@@ -125,7 +109,6 @@ class NearestScatter {
   }
 
   const Plan<Wide>& plan_;
-  const ScatterTable& table_;
 };
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -14,6 +14,7 @@
 #include "one_column.h"
 #include "planes.h"
 #include "row_pairs.h"
+#include "small.h"
 #include "strips.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -154,7 +155,7 @@ class Resampler {
     slabs_[depth].emplace(Slabs{together,
                                 places,
                                 {context_.scratch(bytes_of<Wide>(places, level.out_volume)), 0},
-                                SlabSum<Wide>(context_, level.taps),
+                                SlabSum<Wide>(context_, level.taps, depth == 0 && plan_.zeroes_first()),
                                 context_.scratch_array<int64_t>(places)});
   }
 
@@ -172,7 +173,10 @@ class Resampler {
       const SlabPlaces<Wide> places{memory, size, memory + ring.places * size, ring.places - 1};
       std::fill_n(owners, ring.places, -1);
       const int64_t needed = taps.first[to] == 0 ? 0 : taps.index[taps.first[to] - 1];
-      for (int64_t o = from; o < to; ++o, target += level.out_volume) {
+      for (int64_t o = from, next = from; o < to; o = next) {
+        do {
+          ++next;  // with the outputs without taps that follow
+        } while (next < to && taps.count(next) == 0);
         // The indices of one output fit the ring together, so they never displace each other.
         for (int64_t k = taps.first[o]; k < taps.first[o + 1]; ++k) {
           const int64_t index = taps.index[k], place = index & (ring.places - 1);
@@ -187,7 +191,8 @@ class Resampler {
           fill(depth + 1, 0, count * level.blocks * plan_.levels[depth + 1].taps.output,
                at + index * level.in_volume, false, memory + place * size);
         }
-        ring.sum.run(o, o + 1, places, size, streams, target);
+        ring.sum.run(o, next, places, size, streams, target);
+        target += (next - o) * size;
       }
     });
   }
@@ -233,10 +238,11 @@ class Resampler {
 };
 
 // The kernels for the whole plan; the others compute a level each.
-enum class WholePlan { None, OneColumn, FewPixels, Planes };
+enum class WholePlan { None, Small, OneColumn, FewPixels, Planes };
 
 template <class T, class Wide>
 WholePlan whole_plan(const Plan<Wide>& plan) {
+  if (Small<T, Wide>::supports(plan) && kernel_enabled("resize.small")) return WholePlan::Small;
   if (OneColumn<T, Wide>::supports(plan) && kernel_enabled("resize.one_column")) {
     return WholePlan::OneColumn;
   }
@@ -255,7 +261,8 @@ void resample(const KernelContext& context, const Plan<Wide>& plan,
   if (context.reports()) {
     report(context, plan,
            [&, worker = Resampler<T, Wide>(context, plan, tables, false)](size_t depth) {
-             constexpr const char* kNames[] = {nullptr, "one_column", "few_pixels", "planes"};
+             constexpr const char* kNames[] = {nullptr, "small", "one_column", "few_pixels",
+                                               "planes"};
              const char* name = kNames[static_cast<int>(whole)];
              return name != nullptr ? name : worker.kernel(depth);
            });
@@ -267,6 +274,7 @@ void resample(const KernelContext& context, const Plan<Wide>& plan,
                  target + (tensor * first.taps.output + begin) * first.out_volume);
     });
   };
+  if (whole == WholePlan::Small) return Small<T, Wide>(context, plan).run(source, target);
   if (whole == WholePlan::OneColumn) return each_run(OneColumn<T, Wide>(context, plan));
   if constexpr (FewPixels<T, Wide>::kSupported) {
     if (whole == WholePlan::FewPixels) return each_run(FewPixels<T, Wide>(plan, source));
@@ -280,6 +288,10 @@ void resample(const KernelContext& context, const Plan<Wide>& plan,
   const bool streams = plan.streams(target);
   context.parallel_for(
       plan.outer * first.taps.output, plan.grain(), [&](int64_t begin, int64_t end) {
+        if (plan.zeroes_first()) {
+          std::memset(static_cast<void*>(target + begin * first.out_volume), 0,
+                      bytes_of<T>((end - begin) * first.out_volume));
+        }
         Resampler<T, Wide>(context, plan, tables, streams)
             .fill(0, begin, end, source, streams, target + begin * first.out_volume);
         if (streams) stream_end();

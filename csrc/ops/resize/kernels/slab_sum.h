@@ -117,7 +117,8 @@ struct SlabPlaces {
 template <class Wide>
 class SlabSum {
  public:
-  SlabSum(const KernelContext& context, const TapTable<Wide>& taps) : taps_(taps) {
+  SlabSum(const KernelContext& context, const TapTable<Wide>& taps, bool zeroed = false)
+      : taps_(taps), zeroed_(zeroed) {
     if (taps.widest > kFew) slabs_.emplace(context.scratch(bytes_of<const Wide*>(taps.widest)));
   }
 
@@ -125,6 +126,7 @@ class SlabSum {
   template <class From, class T>
   void run(int64_t begin, int64_t end, const SlabPlaces<From>& places, int64_t size, bool streams,
            T* target) const {
+    if (taps_.is_sparse()) return run_sparse(begin, end, places, size, streams, target);
     if (size <= kShort) {
       if (taps_.widest == 1) return run_short<1>(begin, end, places, size, target);
       if (taps_.width == 2) return run_short<2, true>(begin, end, places, size, target);
@@ -133,28 +135,38 @@ class SlabSum {
       if (taps_.width == 4) return run_short<4, true>(begin, end, places, size, target);
       if (taps_.widest == 4) return run_short<4>(begin, end, places, size, target);
     }
-    const From* few[kFew];
-    const From** slabs = slabs_ ? slabs_->as<const From*>() : few;
     for (int64_t o = begin; o < end; ++o, target += size) {
-      const int64_t first = taps_.first[o], count = taps_.first[o + 1] - first;
-      if (count == 0) {  // and those that follow
-        int64_t behind = o + 1;
-        while (behind < end && taps_.first[behind + 1] == first) ++behind;
-        std::memset(static_cast<void*>(target), 0, bytes_of<T>((behind - o) * size));
-        target += (behind - o - 1) * size;
-        o = behind - 1;
-        continue;
+      if (taps_.count(o) > 0) {
+        run_one(o, places, size, streams, target);
+      } else {
+        std::memset(static_cast<void*>(target), 0, bytes_of<T>(size));
       }
-      const int64_t* index = taps_.index.data() + first;
-      const Wide* weights = taps_.weight.data() + first;
-      for (int64_t k = 0; k < count; ++k) slabs[k] = places[index[k]];
-      sum_slab(slabs, weights, count, size, places.end, streams, target);
     }
   }
 
  private:
   static constexpr int64_t kFew = 8;  // taps for which no memory is asked
   static constexpr int64_t kShort = 4 * kLanes<Wide>;
+
+  // Where most outputs have no taps, all are zeroed together.
+  template <class From, class T>
+  void run_sparse(int64_t begin, int64_t end, const SlabPlaces<From>& places, int64_t size,
+                  bool streams, T* target) const {
+    if (!zeroed_) std::memset(static_cast<void*>(target), 0, bytes_of<T>((end - begin) * size));
+    taps_.each_filled(begin, end, [&](int64_t o) {
+      run_one(o, places, size, streams, target + (o - begin) * size);
+    });
+  }
+
+  template <class From, class T>
+  void run_one(int64_t o, const SlabPlaces<From>& places, int64_t size, bool streams,
+               T* target) const {
+    const From* few[kFew];
+    const From** slabs = slabs_ ? slabs_->as<const From*>() : few;
+    const int64_t first = taps_.first[o], count = taps_.count(o);
+    for (int64_t k = 0; k < count; ++k) slabs[k] = places[taps_.index[first + k]];
+    sum_slab(slabs, taps_.weight.data() + first, count, size, places.end, streams, target);
+  }
 
   // The same for short slabs and kTaps taps, or at most so many. If their number varies, a wrongly
   // predicted branch would take longer than the sum: all have kTaps, of which the last read 0 and
@@ -211,6 +223,7 @@ class SlabSum {
   }
 
   const TapTable<Wide>& taps_;
+  const bool zeroed_;
   std::optional<Scratch> slabs_;
   alignas(64) unsigned char zeros_[kShort * sizeof(Wide)] = {};
 };

@@ -17,7 +17,7 @@ class Strips {
   // `element`: the bytes of an element of the result.
   Strips(const KernelContext& context, const Plan<Wide>& plan, const LastAxis<Wide>& last,
          size_t element, bool streams)
-      : level_(plan.levels[plan.levels.size() - 2]), last_(last), sum_(context, level_.taps) {
+      : level_(plan.levels[plan.levels.size() - 2]), last_(last), sum_(context, level_.taps, plan.levels.size() == 2 && plan.zeroes_first()) {
     constexpr int64_t kBytes = 128 << 10;
     if (level_.first) {
       if (last_.reads_little()) return;
@@ -111,13 +111,21 @@ class Strips {
       return {tensor, 0, taps.output, taps.low, taps.high + 1};
     }
     Part part{tensor, begin, begin, taps.input, 0};
-    for (int64_t o = begin; o < std::min(taps.output, begin + end - at); ++o) {
+    const int64_t stop = std::min(taps.output, begin + end - at);
+    // By the dozen, until those fit no more: a loop over many taps is vectorised.
+    for (int64_t step = 64; part.end < stop;) {
+      const int64_t next = std::min(part.end + step, stop);
       int64_t low = part.low, high = part.high;
-      for (int64_t k = taps.first[o]; k < taps.first[o + 1]; ++k) {
+      for (int64_t k = taps.first[part.end]; k < taps.first[next]; ++k) {
         low = std::min(low, taps.index[k]), high = std::max(high, taps.index[k] + 1);
       }
-      if (high - low > rows) break;
-      part.low = low, part.high = high, part.end = o + 1;
+      if (high - low <= rows) {
+        part.low = low, part.high = high, part.end = next;
+      } else if (step > 1) {
+        step = 1;
+      } else {
+        break;
+      }
     }
     if (part.high < part.low) part.high = part.low;
     return part;

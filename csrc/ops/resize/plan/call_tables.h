@@ -22,7 +22,7 @@ struct Tables {
   LastAxisTables<Wide> last;  // of the last level
   std::optional<ByteShuffle>
       byte_shuffle;                     // the same, for nearest with elements of one or two bytes
-  std::optional<ScatterTable> scatter;  // for gradients of nearest
+  bool scatters = false;  // a gradient of nearest, see nearest_scatter.h
   std::vector<TableSize> sizes;         // the memory that a call's budget is charged for them
 
   int64_t bytes() const {
@@ -78,14 +78,9 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
                                LastAxisTables<Wide>::bytes_of_parts(last.taps, last.in_volume));
       tables->last.find_parts(last.taps, last.in_volume);
     }
-    if (kBackward && settings.mode == Mode::Nearest && ScatterTable::supports(tables->plan) &&
-        kernel_enabled("resize.nearest_scatter")) {
-      for (const Level<Wide>& level : tables->plan.levels) {
-        table_budget.take_tables(level.taps.input, level.taps.output,
-                                 8.0 * static_cast<double>(level.taps.index.size()));
-      }
-      tables->scatter.emplace(tables->plan);
-    }
+    tables->scatters = kBackward && settings.mode == Mode::Nearest &&
+                       NearestScatter<T, Wide>::supports(tables->plan) &&
+                       kernel_enabled("resize.nearest_scatter");
     const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
     if (!sums && sizeof(T) < sizeof(float) &&
         ByteShuffle::supports(last.taps, run, tables->plan.rows()) &&

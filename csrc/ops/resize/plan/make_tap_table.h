@@ -112,6 +112,10 @@ TapTable<Weight> transposed_map(const TapTable<Weight>& taps) {
     transposed.weight[place] = fresh ? taps.weight[k] : transposed.weight[place] + taps.weight[k];
   });
   measure(transposed);
+  transposed.filled.reserve(static_cast<size_t>(taps.input));
+  for (int64_t i = 0; i < taps.input; ++i) {
+    if (counts[i] > 0) transposed.filled.push_back(i);
+  }
   return transposed;
 }
 

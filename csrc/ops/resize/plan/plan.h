@@ -58,6 +58,11 @@ struct Plan {
            (kPermutes<Weight> || !GatherTable<Weight>::within_rows(levels.back().in_volume));
   }
 
+  // Whether a piece of the result is zeroed before it is computed: most of its slabs have no taps.
+  bool zeroes_first() const {
+    return levels.size() > 1 && !levels.front().first && levels.front().taps.is_sparse();
+  }
+
   // The number of rows of the last level in a result that is not empty.
   int64_t rows() const {
     const Level<Weight>&first = levels.front(), &last = levels.back();

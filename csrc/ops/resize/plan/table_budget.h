@@ -49,12 +49,12 @@ void take_taps(TableBudget& table_budget, const Settings& settings, const Axis& 
       sizeof(int64_t) * (outputs + 1) + (sizeof(int64_t) + sizeof(Weight)) * taps);
 }
 
-// Called before transposed_map(), which uses three more tables.
+// Called before transposed_map(), which uses four more tables.
 template <class Weight>
 void take_transposed(TableBudget& table_budget, const TapTable<Weight>& taps) {
   const double all = static_cast<double>(taps.index.size());
   table_budget.take_tables(taps.output, taps.input,
-                           4 * sizeof(int64_t) * (static_cast<double>(taps.input) + 1) +
+                           5 * sizeof(int64_t) * (static_cast<double>(taps.input) + 1) +
                                (sizeof(int64_t) + sizeof(Weight)) * all);
 }
 

@@ -1,6 +1,7 @@
 // The tap table of an axis: the input elements and weights of each output element.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -20,12 +21,24 @@ struct TapTable {
   bool has_empty = false;      // some outputs have no taps
   int64_t span = 1;            // the largest distance of indices in one output, plus 1
   int64_t low = 0, high = -1;  // the smallest and largest index of all
+  std::vector<int64_t> filled;  // of a transposed table: the outputs that have taps
   std::vector<int64_t> first;
   std::vector<int64_t> index;
   std::vector<Weight> weight;
 
   int64_t count(int64_t output_index) const {
     return first[output_index + 1] - first[output_index];
+  }
+
+  // Whether at least half of the outputs have no taps, and `filled` lists the others.
+  bool is_sparse() const {
+    return !filled.empty() && 2 * static_cast<int64_t>(filled.size()) <= output;
+  }
+  // Calls visit(o) for the outputs in [begin, end) that `filled` lists.
+  template <class Visit>
+  void each_filled(int64_t begin, int64_t end, const Visit& visit) const {
+    auto o = begin == 0 ? filled.begin() : std::lower_bound(filled.begin(), filled.end(), begin);
+    for (; o != filled.end() && *o < end; ++o) visit(*o);
   }
 };
 
