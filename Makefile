@@ -35,6 +35,8 @@
 #   make test-dist     test these in fresh environments (on Debian; downloads gigabytes); writes docs/compatibility.md
 #   make test-newest-torch  tests with the newest torch of the index (downloads 500 MB); writes
 #                      docs/compatibility.md
+#   make test-oldest-torch  compiles what includes torch's headers with those of the oldest torch that
+#                      pyproject.toml allows (a minute on one core; downloads 80 MB)
 #   make clean         remove what was built
 
 PYTHON ?= python3
@@ -54,7 +56,7 @@ NODE := examples/hosts/node
 PLAYGROUND := examples/playground
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo playground test test-all test-compiled test-python test-portable test-cuda test-cuda-sources objects native-tree lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages ray-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel dist test-dist test-newest-torch clean
+.PHONY: demo playground test test-all test-compiled test-python test-portable test-cuda test-cuda-sources objects native-tree lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages ray-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel dist test-dist test-newest-torch test-oldest-torch clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -299,6 +301,11 @@ test-dist: dist
 NEWEST_FLAGS ?=
 test-newest-torch: build
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/newest_torch.py $(NEWEST_FLAGS)
+
+# OLDEST_FLAGS="2.11 2.12" compiles with the headers of these releases instead.
+OLDEST_FLAGS ?=
+test-oldest-torch: $(READY)
+	$(BIN)/python scripts/oldest_torch.py $(OLDEST_FLAGS)
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache

@@ -203,6 +203,18 @@ def newest_torch_section() -> str:
     return "\n".join(lines) + "\n"
 
 
+def oldest_torch_section() -> str:
+    lines = [
+        "",
+        "## The oldest torch",
+        "",
+        "`make test-oldest-torch` lets the compiler check every source that includes torch's",
+        "headers with those of the oldest torch that pyproject.toml allows, in the C++ standard of",
+        "that torch. No code is generated.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def write_page(results: list[dict[str, Any]] | None = None) -> None:
     """Writes docs/compatibility.md from what was measured, now or before."""
     record = DOCS / "compatibility.json"
@@ -212,7 +224,10 @@ def write_page(results: list[dict[str, Any]] | None = None) -> None:
         record.write_text(json.dumps(results, indent=1) + "\n")
     count = len(json.loads((ROOT / "tests" / "data" / "golden" / "index.json").read_text()))
     (DOCS / "compatibility.md").write_text(
-        markdown(results, count) + newest_torch_section() + wheels_section()
+        markdown(results, count)
+        + newest_torch_section()
+        + oldest_torch_section()
+        + wheels_section()
     )
 
 
