@@ -179,7 +179,8 @@ def extensions(
     torch_library = cpp_extension.CppExtension(
         f"{place}.lib{title}_torch",
         kernels,
-        **common,
+        # A list of its own, which CppExtension extends by torch's folders.
+        **{**common, "include_dirs": [*common["include_dirs"]]},
         extra_compile_args=[*compile_args, TORCH_TARGET],
         extra_link_args=link_args,
         py_limited_api=True,  # no Python in it: C++ programs load the same file

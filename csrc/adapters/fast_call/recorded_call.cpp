@@ -140,8 +140,8 @@ void forget(void* recorded) {
 }
 
 py::object shape_of(const Tensor& tensor) {
-  py::tuple shape(tensor.rank());
-  for (size_t axis = 0; axis < tensor.rank(); ++axis) shape[axis] = tensor.shape[axis];
+  py::tuple shape(tensor.shape.size());
+  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) shape[axis] = tensor.shape[axis];
   return shape;
 }
 

@@ -15,9 +15,8 @@ class NearestScatter {
  public:
   // `plan`: of the gradient of nearest, in which all weights are 1.
   static bool supports(const Plan<Wide>& plan) {
-    return std::all_of(plan.levels.begin(), plan.levels.end(), [](const Level<Wide>& level) {
-      return level.taps.widest <= 1;
-    });
+    return std::all_of(plan.levels.begin(), plan.levels.end(),
+                       [](const Level<Wide>& level) { return level.taps.widest <= 1; });
   }
 
   explicit NearestScatter(const Plan<Wide>& plan) : plan_(plan) {}

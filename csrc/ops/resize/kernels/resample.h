@@ -152,11 +152,12 @@ class Resampler {
     const int64_t together = reads_all ? group_of(level.out_volume) : 1;
     int64_t places = 1;  // a power of two, so that finding a place needs no division
     while (places < level.taps.span + together - 1) places *= 2;
-    slabs_[depth].emplace(Slabs{together,
-                                places,
-                                {context_.scratch(bytes_of<Wide>(places, level.out_volume)), 0},
-                                SlabSum<Wide>(context_, level.taps, depth == 0 && plan_.zeroes_first()),
-                                context_.scratch_array<int64_t>(places)});
+    slabs_[depth].emplace(
+        Slabs{together,
+              places,
+              {context_.scratch(bytes_of<Wide>(places, level.out_volume)), 0},
+              SlabSum<Wide>(context_, level.taps, depth == 0 && plan_.zeroes_first()),
+              context_.scratch_array<int64_t>(places)});
   }
 
   template <class From, class Out>

@@ -63,7 +63,8 @@ class Small {
 
   // Consecutive tensors that start at the axis of a level.
   template <class From, class Out>
-  MYOPS_NOINLINE void tensors(size_t depth, int64_t count, const From* source, Out* target, Wide* memory) const {
+  MYOPS_NOINLINE void tensors(size_t depth, int64_t count, const From* source, Out* target,
+                              Wide* memory) const {
     const Level<Wide>& level = plan_.levels[depth];
     const int64_t in = level.taps.input * level.in_volume;
     const int64_t out = level.taps.output * level.out_volume;
@@ -80,7 +81,8 @@ class Small {
         Wide* behind = memory + slabs_between(level);
         tensors(depth + 1, read(level) * level.blocks, source + low * level.in_volume, memory,
                 behind);
-        sum(depth, SlabPlaces<Wide>{memory - low * size, size, behind + kLanes<Wide>}, size, target);
+        sum(depth, SlabPlaces<Wide>{memory - low * size, size, behind + kLanes<Wide>}, size,
+            target);
       }
     }
   }

@@ -17,7 +17,9 @@ class Strips {
   // `element`: the bytes of an element of the result.
   Strips(const KernelContext& context, const Plan<Wide>& plan, const LastAxis<Wide>& last,
          size_t element, bool streams)
-      : level_(plan.levels[plan.levels.size() - 2]), last_(last), sum_(context, level_.taps, plan.levels.size() == 2 && plan.zeroes_first()) {
+      : level_(plan.levels[plan.levels.size() - 2]),
+        last_(last),
+        sum_(context, level_.taps, plan.levels.size() == 2 && plan.zeroes_first()) {
     constexpr int64_t kBytes = 128 << 10;
     if (level_.first) {
       if (last_.reads_little()) return;

@@ -21,9 +21,9 @@ struct Tables {
   Plan<Wide> plan;
   LastAxisTables<Wide> last;  // of the last level
   std::optional<ByteShuffle>
-      byte_shuffle;                     // the same, for nearest with elements of one or two bytes
-  bool scatters = false;  // a gradient of nearest, see nearest_scatter.h
-  std::vector<TableSize> sizes;         // the memory that a call's budget is charged for them
+      byte_shuffle;              // the same, for nearest with elements of one or two bytes
+  bool scatters = false;         // a gradient of nearest, see nearest_scatter.h
+  std::vector<TableSize> sizes;  // the memory that a call's budget is charged for them
 
   int64_t bytes() const {
     int64_t sum = 0;

@@ -16,11 +16,11 @@ template <class Weight>
 struct TapTable {
   int64_t input = 0;
   int64_t output = 0;
-  int64_t width = 0;           // the number of taps if all outputs have as many, else 0
-  int64_t widest = 0;          // the largest number of taps
-  bool has_empty = false;      // some outputs have no taps
-  int64_t span = 1;            // the largest distance of indices in one output, plus 1
-  int64_t low = 0, high = -1;  // the smallest and largest index of all
+  int64_t width = 0;            // the number of taps if all outputs have as many, else 0
+  int64_t widest = 0;           // the largest number of taps
+  bool has_empty = false;       // some outputs have no taps
+  int64_t span = 1;             // the largest distance of indices in one output, plus 1
+  int64_t low = 0, high = -1;   // the smallest and largest index of all
   std::vector<int64_t> filled;  // of a transposed table: the outputs that have taps
   std::vector<int64_t> first;
   std::vector<int64_t> index;
