@@ -28,11 +28,13 @@ class FewPixels {
     // (Measured: where others begin to lose. They take longer with fewer elements in a vector.)
     constexpr bool kFloat = sizeof(Wide) == sizeof(float);
     const int64_t input = columns.taps.input, output = columns.taps.output;
-    if (channels == 1) {
-      const int64_t least = !kFloat ? 4 : output <= 3 ? 3 : 6;
-      return width == 2 && input >= least * output;
+    if (width == 2) {
+      const int64_t least = channels == 1   ? (kFloat ? output <= 3 ? 30 : 60 : 40)
+                            : channels == 2 ? (kFloat ? 34 : 30)
+                                            : (kFloat && channels == 3 ? 30 : 24);
+      return 10 * input >= least * output;
     }
-    if (width == 2) return input >= (kFloat ? 4 : 3) * output;
+    if (channels == 1) return false;
     return width == 4 && input * channels >= (kFloat ? 16 : 12) * output;
   }
 
