@@ -96,12 +96,8 @@ bool requires_grad(PyObject* object) {
 void* new_tensor(DType dtype, const Shape& shape, const Shape& strides, void** data) {
   try {
     const auto type = torch_adapter::kScalarTypes[static_cast<size_t>(dtype)];
-    const at::IntArrayRef sizes{shape.data(), shape.size()};
-    // (Without strides it takes half as long.)
-    const bool contiguous = strides == strides_for(shape, Layout::Contiguous);
-    auto made = std::make_unique<at::Tensor>(
-        contiguous ? at::detail::empty_cpu(sizes, type)
-                   : at::detail::empty_strided_cpu(sizes, {strides.data(), strides.size()}, type));
+    auto made = std::make_unique<at::Tensor>(at::detail::empty_strided_cpu(
+        {shape.data(), shape.size()}, {strides.data(), strides.size()}, type));
     *data = made->mutable_data_ptr();
     return made.release();
   } catch (const std::exception&) {
