@@ -275,7 +275,10 @@ void resample(const KernelContext& context, const Plan<Wide>& plan,
                  target + (tensor * first.taps.output + begin) * first.out_volume);
     });
   };
-  if (whole == WholePlan::Small) return Small<T, Wide>(context, plan).run(source, target);
+  if (whole == WholePlan::Small) {
+    return context.parallel_for(
+        1, 1, [&](int64_t, int64_t) { Small<T, Wide>(context, plan).run(source, target); });
+  }
   if (whole == WholePlan::OneColumn) return each_run(OneColumn<T, Wide>(context, plan));
   if constexpr (FewPixels<T, Wide>::kSupported) {
     if (whole == WholePlan::FewPixels) return each_run(FewPixels<T, Wide>(plan, source));
