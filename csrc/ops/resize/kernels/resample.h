@@ -239,17 +239,17 @@ class Resampler {
 };
 
 // The kernels for the whole plan; the others compute a level each.
-enum class WholePlan { None, Small, OneColumn, FewPixels, Planes };
+enum class WholePlan { None, OneColumn, FewPixels, Small, Planes };
 
 template <class T, class Wide>
 WholePlan whole_plan(const Plan<Wide>& plan) {
-  if (Small<T, Wide>::supports(plan) && kernel_enabled("resize.small")) return WholePlan::Small;
   if (OneColumn<T, Wide>::supports(plan) && kernel_enabled("resize.one_column")) {
     return WholePlan::OneColumn;
   }
   if (FewPixels<T, Wide>::supports(plan) && kernel_enabled("resize.few_pixels")) {
     return WholePlan::FewPixels;
   }
+  if (Small<T, Wide>::supports(plan) && kernel_enabled("resize.small")) return WholePlan::Small;
   if (Planes<T, Wide>::supports(plan) && kernel_enabled("resize.planes")) return WholePlan::Planes;
   return WholePlan::None;
 }
@@ -262,7 +262,7 @@ void resample(const KernelContext& context, const Plan<Wide>& plan,
   if (context.reports()) {
     report(context, plan,
            [&, worker = Resampler<T, Wide>(context, plan, tables, false)](size_t depth) {
-             constexpr const char* kNames[] = {nullptr, "small", "one_column", "few_pixels",
+             constexpr const char* kNames[] = {nullptr, "one_column", "few_pixels", "small",
                                                "planes"};
              const char* name = kNames[static_cast<int>(whole)];
              return name != nullptr ? name : worker.kernel(depth);

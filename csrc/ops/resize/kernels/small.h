@@ -23,7 +23,7 @@ class Small {
     if (plan.levels.size() == 1 || plan.levels.size() > kMostLevels) return false;
     const Level<Wide>&first = plan.levels.front(), &last = plan.levels.back();
     // (Measured: where others begin to be faster.)
-    constexpr int64_t kMostWritten = 4096, kMostScalars = std::is_same_v<T, Wide> ? 1024 : 192;
+    constexpr int64_t kMostWritten = 4096, kMostScalars = std::is_same_v<T, Wide> ? 640 : 192;
     if (plan.outer * first.taps.output * first.out_volume > kMostWritten) return false;
     int64_t rows = plan.outer, between = 0;
     for (const Level<Wide>& level : plan.levels) {
