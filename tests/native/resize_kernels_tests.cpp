@@ -83,6 +83,7 @@ const std::vector<Call> kCalls = {
     {"small", false, "area", {2, 2, 4, 5}, {2, 2, 3, 2}, F16},
     {"small", false, "linear", {1, 2, 4, 5}, {1, 2, 7, 3}, U8},
     {"small", false, "linear", {1, 1, 3, 4, 5}, {1, 1, 5, 3, 2}},
+    {"small", false, "linear", {1, 1, 9, 8, 6}, {1, 1, 2, 3, 2}},
     {"small", false, "linear", {1, 1, 5, 4, 6}, {1, 1, 2, 4, 3}, F64, kFirst, true},
     {"small", false, "cubic", {1, 1, 2, 11}, {1, 1, 4, 2}, F64},
     {"small", false, "area", {1, 2, 16, 3}, {1, 2, 2, 2}, F32},
