@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 import myops
+import myops.onnx
 import myops.ort
 
 LIST_OF_MODES = [
@@ -358,3 +359,29 @@ def cubic(distance: Fraction) -> Fraction:
     if d <= 1:
         return (a + 2) * d**3 - (a + 3) * d**2 + 1
     return a * (d**3 - 5 * d**2 + 8 * d - 4)
+
+
+@pytest.mark.parametrize("settings", [{"mode": "area"}, {"recompute_scale_factor": True}])
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_exported_file_computes_lengths_in_float64(
+    exporter: str, settings: dict[str, Any]
+) -> None:
+    """At random lengths and factors: in float32 some products reach the next integer."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+            return myops.interpolate(x, scale_factor=factor, **settings)
+
+    example = (torch.rand(1, 1, 8, 9), torch.tensor([2.0, 3.0]))
+    exported = myops.onnx.export(
+        Model(), example, exporter=exporter, input_names=["x", "factor"],
+        dynamic_axes={"x": {2: "height", 3: "width"}},
+    )  # fmt: skip
+    session = myops.ort.session(exported)
+    random = np.random.default_rng(92031)
+    for _ in range(60):
+        x = torch.rand(1, 1, *random.integers(4, 50, 2).tolist())
+        factor = torch.from_numpy(random.integers(3, 30, 2).astype(np.float32) / 10)
+        (result,) = session.run(None, {"x": x.numpy(), "factor": factor.numpy()})
+        assert torch.equal(torch.from_numpy(result), Model()(x, factor)), (x.shape, factor)

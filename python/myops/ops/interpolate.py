@@ -257,6 +257,8 @@ def _sizes_from(input: Tensor, scales: Any) -> Any:
     if not any(isinstance(item, Tensor) for item in [*factors, *lengths]):
         return [math.floor(float(n) * s) if isinstance(n, int) else math.floor(n * s)
                 for n, s in zip(lengths, scales, strict=True)]  # fmt: skip
-    products = [torch.as_tensor(s, dtype=torch.float64) * n
-                for n, s in zip(lengths, factors, strict=True)]  # fmt: skip
-    return torch.stack([product.floor().to(torch.int64) for product in products])
+    # Of tensors of rank 1, because the TorchScript exporter multiplies those of rank 0 in float32.
+    doubles = [n.to(torch.float64).reshape(1) if isinstance(n, Tensor) else n for n in lengths]
+    products = [torch.as_tensor(s, dtype=torch.float64).reshape(1) * n
+                for n, s in zip(doubles, factors, strict=True)]  # fmt: skip
+    return torch.cat([product.floor().to(torch.int64) for product in products])
