@@ -12,6 +12,14 @@ from myops._description import DecidedLength, OpInfo
 from myops._torch import decided_lengths, devices
 from myops._torch.arrays import DTYPES
 from myops._torch.autograd import given
+from myops._torch.layouts import (
+    channels_last,
+    dense_strides,
+    elementwise_strides,
+    is_channels_last,
+    is_dense,
+    row_major,
+)
 
 # Tensors, lists of numbers (for `values` inputs) or of tensors, or None for what was left out.
 Inputs = Sequence[Any]
@@ -115,71 +123,15 @@ class FakeKernel:
         _, like = min(tensors, key=lambda pair: pair[0].values)  # those lie on the CPU
         if self._info.outputs[output].elementwise:
             operands = [item for _, item in tensors]
-            if not all(item.is_contiguous() for item in operands):
+            if not all(is_dense(item, row_major(item.dim())) for item in operands):
                 strides = elementwise_strides(operands, shape)
                 return like.new_empty_strided(shape, strides, dtype=dtype)
             return like.new_empty(shape, dtype=dtype)
         first, follows = inputs[0], self._info.inputs[0].access in ("channels_last", "strided")
         follows = follows and isinstance(first, torch.Tensor)
-        if follows and len(shape) == first.dim() and is_channels_last(first):
-            return like.new_empty_strided(shape, _channels_last_strides(shape), dtype=dtype)
+        follows = follows and len(shape) == first.dim()
+        if follows and is_channels_last(first, f"{self._info.name}: {self._info.inputs[0].name}"):
+            return like.new_empty_strided(
+                shape, dense_strides(shape, channels_last(len(shape))), dtype=dtype
+            )
         return like.new_empty(shape, dtype=dtype)
-
-
-CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
-
-
-def is_channels_last(tensor: torch.Tensor) -> bool:
-    """Whether results should be channels_last too; ambiguous layouts count as contiguous."""
-    if tensor.dim() not in CHANNELS_LAST or tensor.is_contiguous():
-        return False
-    return tensor.is_contiguous(memory_format=CHANNELS_LAST[tensor.dim()])
-
-
-def elementwise_strides(operands: Sequence[torch.Tensor], shape: Shape) -> list[Any]:
-    """As in csrc/core/elementwise_order.h; lengths may be symbolic."""
-    strides = []
-    for item in operands:
-        lead = len(shape) - item.dim()
-        strides.append([0] * lead + [
-            0 if item.shape[axis] == 1 and shape[lead + axis] != 1 else item.stride(axis)
-            for axis in range(item.dim())
-        ])  # fmt: skip
-
-    def compare(left: int, right: int) -> int:
-        for one in strides:
-            if one[left] == 0 or one[right] == 0:
-                continue
-            if one[left] != one[right]:
-                return -1 if one[left] < one[right] else 1
-            if shape[left] > shape[right]:
-                return 1
-        return 0
-
-    order: list[int] = []
-    for axis in reversed(range(len(shape))):
-        order.append(axis)
-        at = len(order) - 1
-        for before in reversed(range(at)):
-            found = compare(order[before], order[at])
-            if found < 0:
-                break
-            if found > 0:
-                order[before], order[at] = order[at], order[before]
-                at = before
-    return _dense_strides(shape, order)
-
-
-def _channels_last_strides(shape: Shape) -> list[Any]:
-    """As `strides_for` in tensor.h; lengths may be symbolic."""
-    return _dense_strides(shape, (1, *range(len(shape) - 1, 1, -1), 0))
-
-
-def _dense_strides(shape: Shape, order: Sequence[int]) -> list[Any]:
-    """Of memory without gaps, whose fastest axis is the first in `order`."""
-    strides = [0] * len(shape)
-    step = 1
-    for axis in order:
-        strides[axis] = step
-        step = step * (max(shape[axis], 1) if isinstance(shape[axis], int) else shape[axis])
-    return strides

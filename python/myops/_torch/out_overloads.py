@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import _C, Tensor
 
-from myops._torch.fake import CHANNELS_LAST, is_channels_last
+from myops._torch.layouts import CHANNELS_LAST, is_channels_last
 from myops._torch.private_names import forward_ad, private
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class OutOverload:
                 words = f"contiguous memory, or strides {list(want.stride())}"
                 self._refuse(f"strides {list(out.stride())}", words)
             return
-        follows = is_channels_last(want)
+        follows = is_channels_last(want, f"{self.op.info.name}: out")
         layout = CHANNELS_LAST[want.dim()] if follows else torch.contiguous_format
         if not out.is_contiguous(memory_format=layout):
             words = "channels_last memory, as that of the input" if follows else "contiguous memory"

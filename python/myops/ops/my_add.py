@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from onnx import TensorProto, helper
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from myops._torch.call import TorchOp
 from myops._torch.define import define
@@ -83,9 +84,17 @@ def _save(ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: T
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
     a, b = ctx.shapes
     return (
-        (2 * grad).sum_to_size(a) if ctx.needs_input_grad[0] else None,
-        grad.sum_to_size(b) if ctx.needs_input_grad[1] else None,
+        _sum_to(2 * grad, a) if ctx.needs_input_grad[0] else None,
+        _sum_to(grad, b) if ctx.needs_input_grad[1] else None,
     )
+
+
+def _sum_to(grad: Tensor, shape: Sequence[Any]) -> Tensor:
+    """As `Tensor.sum_to_size`, which refuses lengths that only the data decides."""
+    lead = grad.dim() - len(shape)
+    ones = [axis + lead for axis, length in enumerate(shape) if guard_or_false(length == 1)]
+    axes = [*range(lead), *(axis for axis in ones if not guard_or_false(grad.shape[axis] == 1))]
+    return grad.sum(axes, keepdim=True).reshape(shape) if axes else grad
 
 
 def _jvp(ctx: Any, a: Tensor | None, b: Tensor | None) -> Tensor:
