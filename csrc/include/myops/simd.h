@@ -226,6 +226,27 @@ inline void store_bytes(Index<float> values, uint8_t* to) {
 #endif
 }
 
+// The first four lanes of a vector, and a vector of which only those are defined. (GCC copies parts
+// of vectors through memory.)
+inline Lanes<float, 4> first_four(const Vector<float>& vector) {
+#if MYOPS_VECTOR_BYTES == 64
+  return (Lanes<float, 4>)_mm512_castps512_ps128((__m512)vector);
+#elif MYOPS_VECTOR_BYTES == 32
+  return (Lanes<float, 4>)_mm256_castps256_ps128((__m256)vector);
+#else
+  return vector;
+#endif
+}
+inline Vector<float> from_four(const Lanes<float, 4>& four) {
+#if MYOPS_VECTOR_BYTES == 64
+  return (Vector<float>)_mm512_castps128_ps512((__m128)four);
+#elif MYOPS_VECTOR_BYTES == 32
+  return (Vector<float>)_mm256_castps128_ps256((__m128)four);
+#else
+  return four;
+#endif
+}
+
 // kLanes elements in the type of the arithmetic, and back with the rounding of dtype.h.
 template <class A, class T>
 inline Vector<A> load_wide(const T* from) {

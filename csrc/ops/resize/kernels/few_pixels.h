@@ -7,16 +7,18 @@
 #pragma once
 
 #include "../plan/plan.h"
-#include "slab_sum.h"
+#include "pixels.h"
 
 namespace myops::resize::MYOPS_ISA {
 
 template <class T, class Wide>
 class FewPixels {
   static constexpr int64_t kChannels = 4;
+  static constexpr bool kNarrow = !std::is_same_v<T, Wide>;
+  static constexpr int64_t kReach = Pixels<Wide>::template kReach<T>;
 
  public:
-  static constexpr bool kSupported = std::is_same_v<T, Wide> && kPermutes<Wide>;
+  static constexpr bool kSupported = kPermutes<Wide>;
 
   static bool supports(const Plan<Wide>& plan) {
     if (!kSupported || plan.levels.size() != 2) return false;
@@ -24,7 +26,7 @@ class FewPixels {
     const int64_t width = columns.taps.width;
     const int64_t channels = columns.in_volume;
     if (!rows.first || rows.blocks != 1 || channels > kChannels) return false;
-    if (rows.taps.width != width) return false;
+    if (rows.taps.width != width || (kNarrow && channels == 1)) return false;
     // (Measured: where others begin to lose. They take longer with fewer elements in a vector.)
     constexpr bool kFloat = sizeof(Wide) == sizeof(float);
     const int64_t input = columns.taps.input, output = columns.taps.output;
@@ -45,7 +47,7 @@ class FewPixels {
 
   // The rows [begin, end) of an image.
   void run(int64_t begin, int64_t end, const T* image, T* target) const {
-    using Pixel = Lanes<Wide, kChannels>;
+    using Pixel = typename Pixels<Wide>::Pixel;
     if (columns_.in_volume == 1) return fill<2, Wide>(begin, end, image, target);
     columns_.taps.width == 2 ? fill<2, Pixel>(begin, end, image, target)
                              : fill<4, Pixel>(begin, end, image, target);
@@ -61,7 +63,7 @@ class FewPixels {
       bool inside = true;  // a vector can be loaded from any pixel of these rows
       for (int k = 0; k < kTaps; ++k) {
         rows[k] = image + index[k] * rows_.in_volume;
-        inside = inside && end_ - rows[k] >= rows_.in_volume + kChannels;
+        inside = inside && end_ - rows[k] >= rows_.in_volume + kReach;
       }
       const Wide* weights = rows_.taps.weight.data() + o * kTaps;
       inside ? row<kTaps, true, Pixel>(rows, weights, target)
@@ -73,13 +75,13 @@ class FewPixels {
   template <bool kInside, class Pixel>
   MYOPS_INLINE void load_pixel(const T* at, Pixel& pixel) const {
     if constexpr (std::is_same_v<Pixel, Wide>) {
-      pixel = *at;
+      pixel = static_cast<Wide>(*at);
     } else if constexpr (kInside) {
-      pixel = load_as<Pixel>(at);
+      pixel = Pixels<Wide>::pixel_at(at);
     } else {
-      Wide channels[kChannels] = {};
+      T channels[kReach] = {};
       std::copy(at, at + columns_.in_volume, channels);
-      pixel = load_as<Pixel>(channels);
+      pixel = Pixels<Wide>::pixel_at(channels);
     }
   }
 
@@ -106,11 +108,11 @@ class FewPixels {
         total = k == 0 ? weight[0] * sum : fma(weight[k] - Pixel{}, sum, total);
       }
       if constexpr (std::is_same_v<Pixel, Wide>) {
-        *target = total;
-      } else if (o + 1 < outputs) {  // the pixel that follows overwrites what is too much
-        store(target, total);
+        *target = to_element<T>(total);
+      } else if ((outputs - o) * channels >= kReach) {  // what follows overwrites what is too much
+        Pixels<Wide>::store_pixel(target, total);
       } else {
-        for (int64_t i = 0; i < channels; ++i) target[i] = total[i];
+        for (int64_t i = 0; i < channels; ++i) target[i] = to_element<T>(total[i]);
       }
     }
   }

@@ -1,10 +1,11 @@
 // Rows of a result from as many source rows: the pass along the fastest axis in memory, or the axis
-// next to the channels, by one of three kernels.
+// next to the channels, by one of four kernels.
 #pragma once
 
 #include "../plan/plan.h"
 #include "gather.h"
 #include "lanes.h"
+#include "pixels.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -13,6 +14,7 @@ template <class Wide>
 struct LastAxisTables {
   std::optional<Gather<Wide>> gather;
   std::optional<LaneTable<Wide>> lanes;
+  std::optional<Pixels<Wide>> pixels;
   // The elements of a row that are read, as intervals; with channels innermost, where outputs leave
   // out many, without those between.
   std::vector<std::pair<int64_t, int64_t>> parts_read;
@@ -127,6 +129,7 @@ class LastAxis {
   // The name of what makes rows, where there is more than one.
   const char* kernel() const {
     if (channels_) return "slab_sum";
+    if (tables_.pixels) return "pixels";
     if (gather_ != nullptr) return "gather";
     return lanes_ ? "lanes" : "one_by_one";
   }
@@ -161,6 +164,7 @@ class LastAxis {
             begin * stride_, end * stride_,
             GatherRows<const From* const*, Out>{&source, 1, target - begin * stride_, 0});
       }
+      if (tables_.pixels) return tables_.pixels->row(begin, end, source, target);
     }
     scalar(begin, end, [&](int64_t i) { return static_cast<Wide>(source[i]); }, target);
   }

@@ -90,50 +90,38 @@ void make_rows(const Gather<Wide>& gather, const RowBatch<Wide>& batch, Wide* sc
   }
 }
 
-// The same with many channels innermost: `taps` are those of the columns, and neighbours are
-// `channels` elements apart.
+// The same with at least a vector of channels innermost: `taps` are those of the columns, and
+// neighbours are `channels` elements apart.
 template <bool kRowsFirst, int kRows, class Wide>
 void make_rows_of_channels(const TapTable<Wide>& taps, int64_t channels,
                            const RowBatch<Wide>& pair) {
+  using V = Vector<Wide>;
   constexpr int64_t L = kLanes<Wide>;
   const int64_t size = taps.output * channels;
-  Wide weight_a[kRows], weight_b[kRows];
+  V weight_a[kRows], weight_b[kRows];
   for (int k = 0; k < kRows; ++k) {
-    weight_a[k] = pair.weights[2 * k];
-    weight_b[k] = pair.weights[2 * k + 1];
+    weight_a[k] = broadcast(pair.weights[2 * k]);
+    weight_b[k] = broadcast(pair.weights[2 * k + 1]);
   }
   Wide* target = pair.target;
   for (int64_t o = 0; o < taps.output; ++o, target += channels) {
     const int64_t low = taps.index[2 * o] * channels, high = taps.index[2 * o + 1] * channels;
     const Wide *a0 = pair.row(0) + low, *a1 = pair.row(0) + high;
     const Wide *b0 = pair.row(1) + low, *b1 = pair.row(1) + high;
-    const Wide w0 = taps.weight[2 * o], w1 = taps.weight[2 * o + 1];
-    const auto sums = [&](int64_t i, const auto& value, const auto& scalar, const auto& put) {
+    const V w0 = broadcast(taps.weight[2 * o]), w1 = broadcast(taps.weight[2 * o + 1]);
+    for (int64_t i = 0; i < channels; i += L) {
+      i = std::min(i, channels - L);  // the last ones a second time
       if constexpr (kRowsFirst) {
-        const auto x0 =
-            fma(scalar(weight_b[0]), value(b0 + i), scalar(weight_a[0]) * value(a0 + i));
-        const auto x1 =
-            fma(scalar(weight_b[0]), value(b1 + i), scalar(weight_a[0]) * value(a1 + i));
-        put(target + i, fma(scalar(w1), x1, scalar(w0) * x0));
+        const V x0 = fma(weight_b[0], load(b0 + i), weight_a[0] * load(a0 + i));
+        const V x1 = fma(weight_b[0], load(b1 + i), weight_a[0] * load(a1 + i));
+        store(target + i, fma(w1, x1, w0 * x0));
       } else {
-        const auto a = fma(scalar(w1), value(a1 + i), scalar(w0) * value(a0 + i));
-        const auto b = fma(scalar(w1), value(b1 + i), scalar(w0) * value(b0 + i));
+        const V a = fma(w1, load(a1 + i), w0 * load(a0 + i));
+        const V b = fma(w1, load(b1 + i), w0 * load(b0 + i));
         for (int k = 0; k < kRows; ++k) {
-          put(target + k * size + i, fma(scalar(weight_b[k]), b, scalar(weight_a[k]) * a));
+          store(target + k * size + i, fma(weight_b[k], b, weight_a[k] * a));
         }
       }
-    };
-    int64_t i = 0;
-    for (; i + L <= channels; i += L) {
-      sums(
-          i, [&](const Wide* from) { return load(from); },
-          [&](Wide weight) { return broadcast(weight); },
-          [&](Wide* to, const Vector<Wide>& total) { store(to, total); });
-    }
-    for (; i < channels; ++i) {
-      sums(
-          i, [&](const Wide* from) { return *from; }, [&](Wide weight) { return weight; },
-          [&](Wide* to, Wide total) { *to = total; });
     }
   }
 }

@@ -53,9 +53,14 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
                        !last.taps.has_empty &&
                        GatherTable<Wide>::supports(last.taps, last.in_volume) &&
                        last.in_volume < kLanes<Wide> && kernel_enabled("resize.nearest_gather");
+    if (sums && Pixels<Wide>::supports(last.taps, last.in_volume) &&
+        kernel_enabled("resize.pixels")) {
+      tables->last.pixels.emplace(last.taps, last.in_volume);
+    }
+    const bool pixels = tables->last.pixels.has_value();
     if constexpr (kPermutes<Wide>) {
       using Last = LastAxisTables<Wide>;
-      if (moves || (sums && Last::prefers_gather(last.taps, last.in_volume) &&
+      if (moves || (sums && !pixels && Last::prefers_gather(last.taps, last.in_volume) &&
                     kernel_enabled("resize.gather"))) {
         take_gather(table_budget, last.taps, last.in_volume);
         tables->last.gather.emplace(last.taps, last.in_volume);
@@ -66,7 +71,7 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
         if (!fast) tables->last.gather.reset();
       }
     }
-    if (sums && !tables->last.gather && !tables->plan.has_one_row() &&
+    if (sums && !pixels && !tables->last.gather && !tables->plan.has_one_row() &&
         LastAxisTables<Wide>::within_rows(last.in_volume) &&
         LaneTable<Wide>::supports(last.taps, last.in_volume) && kernel_enabled("resize.lanes")) {
       table_budget.take_tables(last.taps.input, last.taps.output,

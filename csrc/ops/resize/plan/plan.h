@@ -32,6 +32,10 @@ struct Plan {
     const Level<Weight>& first = levels.front();
     return outer * first.taps.output * first.out_volume * static_cast<int64_t>(element);
   }
+  int64_t source_bytes(size_t element) const {
+    const Level<Weight>& first = levels.front();
+    return outer * first.taps.input * first.in_volume * static_cast<int64_t>(element);
+  }
 
   // Whether the result is stored without reading it into the caches first: a large one, of which
   // every row is whole cache lines. (A line that is written partly with other stores takes as long

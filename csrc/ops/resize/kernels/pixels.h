@@ -1,0 +1,102 @@
+// Kernel "pixels": rows of a result that read few elements of a source row, far apart from each
+// other, because the axis shrinks. The elements are computed one by one; with two to four channels
+// innermost, those of a pixel are the elements of a vector. Other kernels load or transpose all
+// elements of the source row.
+//
+// The sums are those of slab_sum.h, in the same order.
+#pragma once
+
+#include "slab_sum.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+template <class Wide>
+class Pixels {
+  static constexpr int64_t kChannels = 4;
+
+ public:
+  using Pixel = Lanes<Wide, kChannels>;
+
+  // How many elements are loaded for a pixel, or stored, those of the pixels behind it included.
+  template <class T>
+  static constexpr int64_t kReach = std::is_same_v<T, Wide> ? kChannels : kLanes<Wide>;
+
+  template <class From>
+  static MYOPS_INLINE Pixel pixel_at(const From* at) {
+    if constexpr (std::is_same_v<From, Wide>) {
+      return load_as<Pixel>(at);
+    } else {
+      return first_four(load_wide<Wide>(at));
+    }
+  }
+
+  template <class Out>
+  static MYOPS_INLINE void store_pixel(Out* target, Pixel pixel) {
+    if constexpr (std::is_same_v<Out, Wide>) {
+      store(target, pixel);
+    } else {
+      store_narrow<Wide>(target, from_four(pixel));
+    }
+  }
+
+  static bool supports(const TapTable<Wide>& taps, int64_t channels) {
+    if (!kPermutes<Wide> || channels < 2 || channels > kChannels ||
+        (taps.width != 2 && taps.width != 4))
+      return false;
+    // (Measured: where others begin to lose.)
+    const bool early = sizeof(Wide) == sizeof(double) && (taps.width == 2 || channels == 3);
+    return 10 * taps.input >= (early ? 22 : 30) * taps.output;
+  }
+
+  Pixels(const TapTable<Wide>& taps, int64_t channels) : taps_(taps), channels_(channels) {
+    const auto reads_to = [&](int64_t output) {
+      const int64_t* index = taps.index.data() + output * taps.width;
+      return *std::max_element(index, index + taps.width);
+    };
+    for (const bool narrow : {false, true}) {
+      const int64_t end = (taps.high + 1) * channels - (narrow ? kLanes<Wide> : kChannels);
+      int64_t& count = inside_[narrow] = 0;
+      while (count < taps.output && reads_to(count) * channels <= end) ++count;
+    }
+  }
+
+  // Outputs [begin, end) of a row.
+  template <class From, class Out>
+  void row(int64_t begin, int64_t end, const From* source, Out* target) const {
+    taps_.width == 2 ? few<2>(begin, end, source, target) : few<4>(begin, end, source, target);
+  }
+
+ private:
+  template <int kTaps, class From, class Out>
+  MYOPS_NOINLINE void few(int64_t begin, int64_t end, const From* source, Out* target) const {
+    const int64_t* index = taps_.index.data() + begin * kTaps;
+    const Wide* weight = taps_.weight.data() + begin * kTaps;
+    const int64_t channels = channels_;
+    // Whole vectors are loaded and stored; what follows overwrites what is stored too much.
+    const int64_t behind = (kReach<Out> + channels - 1) / channels;
+    const int64_t whole = std::min(inside_[!std::is_same_v<From, Wide>], end - behind + 1);
+    int64_t o = begin;
+    for (; o < whole; ++o, index += kTaps, weight += kTaps, target += channels) {
+      Pixel sum{};
+#pragma GCC unroll 4
+      for (int k = 0; k < kTaps; ++k) {
+        const Pixel pixel = pixel_at(source + index[k] * channels);
+        sum = k == 0 ? weight[0] * pixel : fma(weight[k] - Pixel{}, pixel, sum);
+      }
+      store_pixel(target, sum);
+    }
+    for (; o < end; ++o, index += kTaps, weight += kTaps) {
+      for (int64_t channel = 0; channel < channels; ++channel) {
+        *target++ = to_element<Out>(weighted<Wide>(
+            kTaps, [&](int64_t k) { return weight[k]; },
+            [&](int64_t k) { return static_cast<Wide>(source[index[k] * channels + channel]); }));
+      }
+    }
+  }
+
+  const TapTable<Wide>& taps_;
+  int64_t channels_;
+  int64_t inside_[2];  // the first outputs, whose vectors lie in what is read; of narrow elements
+};
+
+}  // namespace myops::resize::MYOPS_ISA
