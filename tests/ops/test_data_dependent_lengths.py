@@ -60,13 +60,19 @@ def arguments() -> list[Tensor]:
     return [x, b, torch.tensor(7), torch.tensor([1.5, 0.8]), weight]
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
+# A part of a channels_last tensor is refused by ops whose results have the layout of it: see below.
+LAYOUTS = [
+    (name, channels_last)
+    for name in PROGRAMS
+    for channels_last in (False, True)
+    if not (channels_last and "part" in name and "my_add" not in name)
+]
+
+
 @pytest.mark.parametrize("gradients", [False, True])
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_compiles_with_the_bits_of_eager(name: str, gradients: bool, channels_last: bool) -> None:
+@pytest.mark.parametrize(("name", "channels_last"), LAYOUTS)
+def test_compiles_with_the_bits_of_eager(name: str, channels_last: bool, gradients: bool) -> None:
     program, given = PROGRAMS[name], arguments()
-    if channels_last and "part" in name and "my_add" not in name:
-        pytest.skip("refused: see below")
     if channels_last:
         given[0] = given[0].to(memory_format=torch.channels_last)
     leaves = [item.requires_grad_() for item in (given[0], given[1], given[4]) if gradients]
