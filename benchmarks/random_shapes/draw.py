@@ -11,6 +11,7 @@ import numpy as np
 
 KINDS = (
     "resize", "resize backward", "deform_conv2d", "deform_conv2d backward", "my_add",
+    "resize of images",
 )  # fmt: skip
 
 # Elements of input and output together, and samples of a deformable convolution: each
@@ -120,6 +121,8 @@ def draw(kind: str, seed: int, number: int) -> Shape:
     rng = np.random.default_rng([seed, KINDS.index(kind), number])
     if kind == "my_add":
         return _my_add(rng)
+    if kind == "resize of images":
+        return _image(rng)
     backward = kind.endswith("backward")
     return _deform(rng, backward) if kind.startswith("deform") else _resize(rng, backward)
 
@@ -168,6 +171,23 @@ def _resize(rng: np.random.Generator, backward: bool) -> Resize:
         (batch, channels, *lengths), size, mode, dtype, align_corners, antialias, channels_last,
         backward,
     )  # fmt: skip
+
+
+def _image(rng: np.random.Generator) -> Resize:
+    """A single image, as OpenCV takes it; the axes have different factors more often than not."""
+    mode = _one_of(rng, ("nearest", "bilinear", "bicubic"), (0.2, 0.5, 0.3))
+    dtype = _one_of(rng, ("float32", "uint8", "float64"), (0.5, 0.3, 0.2))
+    channels = int(_one_of(rng, (3, 1, 4), (0.6, 0.25, 0.15)))
+    while True:
+        lengths = (_length(rng, 60, 1200), _length(rng, 60, 1200))
+        factor = _log_uniform(rng, 0.1, 4)
+        apart = bool(rng.random() < 0.6)
+        factors = [_log_uniform(rng, 0.1, 4) if apart else factor for _ in lengths]
+        size = tuple(max(1, int(n * f)) for n, f in zip(lengths, factors, strict=True))
+        if channels * (math.prod(lengths) + math.prod(size)) <= MOST_ELEMENTS:
+            break
+    shape = (1, channels, *lengths)
+    return Resize(shape, size, mode, dtype, channels_last=bool(rng.random() < 0.5))
 
 
 def _deform(rng: np.random.Generator, backward: bool) -> Deform:

@@ -121,7 +121,7 @@ const std::vector<Call> kCalls = {
     {"few_pixels", 32, "cubic", {1, 3, 40, 95}, {1, 3, 9, 15}, U8, kLast},
     // Columns first and rows first, a single axis, and a single row.
     {"pixels", 32, "linear", {2, 3, 20, 95}, {2, 3, 40, 30}, F32, kLast},
-    {"pixels", 32, "linear", {1, 2, 9, 90}, {1, 2, 20, 40}, F64, kLast},
+    {"pixels", 32, "linear", {1, 3, 9, 90}, {1, 3, 20, 40}, F64, kLast},
     {"pixels", 32, "cubic", {1, 4, 20, 95}, {1, 4, 19, 20}, F32, kLast},
     {"pixels", 32, "linear", {1, 3, 20, 95}, {1, 3, 40, 30}, U8, kLast},
     {"pixels", 32, "cubic", {1, 3, 40, 95}, {1, 3, 20, 30}, U8, kLast},

@@ -44,7 +44,7 @@ class Pixels {
         (taps.width != 2 && taps.width != 4))
       return false;
     // (Measured: where others begin to lose.)
-    const bool early = sizeof(Wide) == sizeof(double) && (taps.width == 2 || channels == 3);
+    const bool early = sizeof(Wide) == sizeof(double) && channels == 3;
     return 10 * taps.input >= (early ? 22 : 30) * taps.output;
   }
 
