@@ -91,9 +91,10 @@ def case_requests(op: str, threads: int) -> Iterator[dict[str, Any]]:
 
 
 def random_requests(op: str, seed: int, count: int, threads: int) -> Iterator[dict[str, Any]]:
-    kinds = [op] if op == "my_add" else [op, f"{op} backward"]
+    from benchmarks.random_shapes.run import kinds
+
     for number in range(count):
-        for kind in kinds:
+        for kind in kinds([op]):
             yield {"kind": kind, "seed": seed, "number": number, "threads": threads}
 
 

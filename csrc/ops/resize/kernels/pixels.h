@@ -41,7 +41,7 @@ class Pixels {
 
   static bool supports(const TapTable<Wide>& taps, int64_t channels) {
     if (!kPermutes<Wide> || channels < 2 || channels > kChannels ||
-        (taps.width != 2 && taps.width != 4))
+        (taps.width != 2 && taps.width != 4) || taps.output * channels < 2 * kLanes<Wide>)
       return false;
     // (Measured: where others begin to lose.)
     const bool early = sizeof(Wide) == sizeof(double) && channels == 3;
