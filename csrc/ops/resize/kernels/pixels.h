@@ -1,7 +1,6 @@
-// Kernel "pixels": rows of a result that read few elements of a source row, far apart from each
-// other, because the axis shrinks. The elements are computed one by one; with two to four channels
-// innermost, those of a pixel are the elements of a vector. Other kernels load or transpose all
-// elements of the source row.
+// Kernel "pixels": rows of a result with two to four channels innermost that read few pixels of a
+// source row, far apart from each other, because the axis shrinks. They are computed one by one, in
+// vectors of the channels of a pixel. Other kernels load or transpose all elements of a source row.
 //
 // The sums are those of slab_sum.h, in the same order.
 #pragma once
@@ -41,8 +40,9 @@ class Pixels {
 
   static bool supports(const TapTable<Wide>& taps, int64_t channels) {
     if (!kPermutes<Wide> || channels < 2 || channels > kChannels ||
-        (taps.width != 2 && taps.width != 4) || taps.output * channels < 2 * kLanes<Wide>)
+        (taps.width != 2 && taps.width != 4) || taps.output * channels < 2 * kLanes<Wide>) {
       return false;
+    }
     // (Measured: where others begin to lose.)
     const bool early = sizeof(Wide) == sizeof(double) && channels == 3;
     return 10 * taps.input >= (early ? 22 : 30) * taps.output;
@@ -96,7 +96,9 @@ class Pixels {
 
   const TapTable<Wide>& taps_;
   int64_t channels_;
-  int64_t inside_[2];  // the first outputs, whose vectors lie in what is read; of narrow elements
+  // How many of the first outputs load no vector beyond what is read of a row; [1]: narrow
+  // elements.
+  int64_t inside_[2];
 };
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -111,10 +111,10 @@ class Resampler {
     }
     constexpr int64_t kCached = 2 << 20;
     const bool cached = plan_.bytes(sizeof(T)) + plan_.source_bytes(sizeof(T)) < kCached;
-    if (kLanes<Wide> < 8 || (first && cached)) return false;
+    if (kLanes<Wide> < 8) return false;
+    if (first) return !cached;
     const bool single = columns.in_volume == 1 && sizeof(Wide) == sizeof(float);
-    const bool fits = first || grows || (cached && single);
-    return fits && (first || tables_.gather->table().is_made_by_loops());
+    return (grows || (cached && single)) && tables_.gather->table().is_made_by_loops();
   }
 
   // As many slabs as are made together, each of `size` elements: small ones share an inner pass.

@@ -261,8 +261,8 @@ bool is_identity(const Settings& settings, const Axis& axis) {
 
 // An axis that shrinks leaves less to the passes behind it. But where outputs leave out elements
 // between their taps, slabs would be combined of which the other passes read a part; only for the
-// last two axes this costs less than the passes along rows that it saves, unless rows shrink much
-// more than their number.
+// last two axes this costs less than the passes along rows that it saves, unless the columns shrink
+// much more than the rows.
 bool resamples_first(const Settings& settings, bool backward, int64_t from, int64_t to,
                      size_t behind, int64_t inner_from, int64_t inner_to) {
   if (behind == 0 || to >= from) return false;
