@@ -1,6 +1,7 @@
 // Which instruction set the kernels use.
 #include "myops/isa.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #if defined(__x86_64__)
@@ -135,17 +136,19 @@ bool streaming_stores_pay() {
   return pay;
 }
 
-#ifdef MYOPS_CACHED_BYTES  // in a test build, where small results count as large ones
-int64_t cached_bytes() { return MYOPS_CACHED_BYTES; }
-constexpr int64_t kNearBytes = MYOPS_CACHED_BYTES / 4;
-#else
-int64_t cached_bytes() { return streaming_stores_pay() ? 16 << 20 : 6 << 20; }
-constexpr int64_t kNearBytes = 1 << 20;
-#endif
+int64_t cached_bytes() {
+  // Tests set it, so that small results take the ways of large ones.
+  static const char* given = std::getenv("MYOPS_CACHED_BYTES");
+  static const int64_t bytes = given != nullptr         ? std::strtoll(given, nullptr, 10)
+                               : streaming_stores_pay() ? 16 << 20
+                                                        : 6 << 20;
+  return bytes;
+}
 
 Stores stores_for(int64_t bytes) {
+  static const int64_t near = std::min<int64_t>(1 << 20, cached_bytes() / 4);
   if (streaming_stores_pay() && bytes >= cached_bytes()) return Stores::NonTemporal;
-  return bytes > kNearBytes ? Stores::Prefetch : Stores::Plain;
+  return bytes > near ? Stores::Prefetch : Stores::Plain;
 }
 
 Isa isa() {

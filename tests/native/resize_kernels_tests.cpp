@@ -68,7 +68,7 @@ const std::vector<Call> kCalls = {
     {"slab_sum", 0, "cubic", {1, 1, 31, 3}, {1, 1, 24, 2}, F16, kFirst, true},
     {"slab_sum", 0, "cubic", {1, 1, 31, 40}, {1, 1, 29, 20}, F32, kFirst, true},
     // Outputs that leave out most of a row's channels.
-    {"slab_sum", 0, "linear", {1, 9, 30, 41}, {1, 9, 7, 8}, F16, kLast},
+    {"slab_sum", 0, "linear", {1, 9, 30, 41}, {1, 9, 7, 18}, F16, kLast},
     {"planes", 0, "linear", {19, 2, 5, 7}, {19, 2, 3, 11}},
     {"planes", 0, "cubic", {19, 2, 5, 7}, {19, 2, 8, 4}, F16},
     {"planes", 0, "area", {33, 1, 6, 6}, {33, 1, 4, 5}, F64, kFirst, true},
@@ -107,6 +107,9 @@ const std::vector<Call> kCalls = {
     {"one_column", 64, "area", {1, 2, 90, 7}, {1, 2, 310, 1}, F64, kFirst, true},
     {"one_column", 0, "linear", {1, 9, 40}, {1, 9, 1}, F32, kFirst, true},
     {"one_column", 0, "area", {2, 9, 5}, {2, 9, 1}, F16, kFirst, true},
+    // Rows without taps after sums with negative weights.
+    {"one_column", 0, "cubic", {1, 1, 101, 5}, {1, 1, 4, 1}, F32, kFirst, true},
+    {"one_column", 0, "cubic", {1, 1, 101, 50}, {1, 1, 4, 1}, F64, kFirst, true},
     // The last row, behind which nothing may be read, is one of two or of four, and several images.
     {"few_pixels", 32, "linear", {1, 3, 40, 95}, {1, 3, 19, 20}, F32, kLast},
     {"few_pixels", 32, "linear", {2, 2, 19, 90}, {2, 2, 3, 9}, F32, kLast},
@@ -119,6 +122,21 @@ const std::vector<Call> kCalls = {
     {"few_pixels", 32, "linear", {1, 3, 40, 95}, {1, 3, 19, 20}, F16, kLast},
     {"few_pixels", 32, "linear", {2, 4, 40, 70}, {2, 4, 9, 17}, U8, kLast},
     {"few_pixels", 32, "cubic", {1, 3, 40, 95}, {1, 3, 9, 15}, U8, kLast},
+    // More channels: fewer than a vector has elements, as many, and more.
+    {"few_pixels", 32, "linear", {2, 5, 40, 70}, {2, 5, 19, 17}, F32, kLast},
+    {"few_pixels", 32, "linear", {1, 19, 40, 30}, {1, 19, 19, 20}, F32, kLast},
+    {"few_pixels", 32, "linear", {2, 8, 19, 30}, {2, 8, 12, 29}, F64, kLast},
+    {"few_pixels", 32, "cubic", {1, 33, 40, 30}, {1, 33, 9, 5}, F64, kLast},
+    {"few_pixels", 32, "linear", {2, 16, 40, 30}, {2, 16, 19, 9}, F16, kLast},
+    {"few_pixels", 32, "linear", {1, 5, 40, 70}, {1, 5, 19, 9}, U8, kLast},
+    {"few_pixels", 32, "cubic", {1, 40, 19, 70}, {1, 40, 5, 9}, U8, kLast},
+    // Volumes.
+    {"few_pixels", 32, "linear", {1, 1, 40, 33, 59}, {1, 1, 17, 15, 9}},
+    {"few_pixels", 32, "linear", {2, 1, 20, 33, 40}, {2, 1, 9, 15, 10}, F64},
+    {"few_pixels", 32, "linear", {2, 3, 20, 13, 40}, {2, 3, 13, 5, 9}, F32, kLast},
+    {"few_pixels", 32, "linear", {1, 9, 20, 13, 15}, {1, 9, 13, 5, 9}, F64, kLast},
+    {"few_pixels", 32, "linear", {2, 4, 20, 13, 60}, {2, 4, 7, 5, 9}, U8, kLast},
+    {"few_pixels", 32, "linear", {2, 19, 20, 13, 30}, {2, 19, 13, 5, 9}, F16, kLast},
     // Columns first and rows first, a single axis, and a single row.
     {"pixels", 32, "linear", {2, 3, 20, 95}, {2, 3, 40, 30}, F32, kLast},
     {"pixels", 32, "linear", {1, 3, 9, 90}, {1, 3, 20, 40}, F64, kLast},
@@ -140,7 +158,7 @@ const std::vector<Call> kCalls = {
     {"row_pairs", 64, "linear", {1, 2, 1100, 150}, {1, 2, 540, 71}, F64},
     {"row_pairs", 64, "linear", {1, 3, 900, 99}, {1, 3, 500, 50}, F64, kLast},
     {"row_pairs", 0, "linear", {1, 29, 9, 14}, {1, 29, 20, 9}, F32, kLast},
-    {"row_pairs", 0, "linear", {1, 19, 19, 14}, {1, 19, 8, 9}, F64, kLast},
+    {"row_pairs", 0, "linear", {1, 99, 19, 14}, {1, 99, 8, 19}, F64, kLast},
     // Taps so far apart that an instruction gathers them.
     {"row_pairs", 32, "linear", {1, 2, 600, 500}, {1, 2, 300, 90}},
     {"gather", 64, "linear", {1, 5, 9, 500}, {1, 5, 20, 61}, F64, kLast},

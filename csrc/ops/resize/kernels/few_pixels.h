@@ -1,123 +1,201 @@
-// Kernel "few_pixels": images of one channel, or with two to four channels innermost, of whose
-// pixels the result reads few, because it is smaller in both axes and has much fewer columns. A
-// vector contains the channels of a pixel. Other kernels combine whole source rows first, and with
-// them the pixels that nothing reads.
+// Kernel "few_pixels": images and volumes of whose pixels the result reads few, because it is
+// smaller in all axes. A vector contains channels of a pixel, where they are innermost. Other
+// kernels combine whole source rows first, and with them the pixels that nothing reads.
 //
-// The sums are those of slab_sum.h, in the same order: rows first.
+// The sums are those of slab_sum.h, in the same order: rows first, then columns, then the images of
+// a volume.
 #pragma once
+
+#include <array>
+#include <limits>
 
 #include "../plan/plan.h"
 #include "pixels.h"
 
 namespace myops::resize::MYOPS_ISA {
 
+// What is computed together of a pixel: one channel, up to four, or a vector. kReach: how many
+// elements are loaded or stored at most.
+template <class T, class Wide>
+struct OneChannel {
+  using Sum = Wide;
+  static constexpr int64_t kReach = 1;
+  static MYOPS_INLINE Sum load(const T* at) { return static_cast<Wide>(*at); }
+  static MYOPS_INLINE void store(T* target, Sum sum) { *target = to_element<T>(sum); }
+};
+
+template <class T, class Wide>
+struct FourChannels {
+  using Sum = typename Pixels<Wide>::Pixel;
+  static constexpr int64_t kReach = Pixels<Wide>::template kReach<T>;
+  static MYOPS_INLINE Sum load(const T* at) { return Pixels<Wide>::pixel_at(at); }
+  static MYOPS_INLINE void store(T* target, Sum sum) { Pixels<Wide>::store_pixel(target, sum); }
+};
+
+template <class T, class Wide>
+struct VectorOfChannels {
+  using Sum = Vector<Wide>;
+  static constexpr int64_t kReach = kLanes<Wide>;
+  static MYOPS_INLINE Sum load(const T* at) { return load_wide<Wide>(at); }
+  static MYOPS_INLINE void store(T* target, Sum sum) { store_narrow<Wide>(target, sum); }
+};
+
 template <class T, class Wide>
 class FewPixels {
-  static constexpr int64_t kChannels = 4;
   static constexpr bool kNarrow = !std::is_same_v<T, Wide>;
-  static constexpr int64_t kReach = Pixels<Wide>::template kReach<T>;
+  static constexpr bool kFloat = sizeof(Wide) == sizeof(float);
 
  public:
   static constexpr bool kSupported = kPermutes<Wide>;
 
   static bool supports(const Plan<Wide>& plan) {
-    if (!kSupported || plan.levels.size() != 2) return false;
-    const Level<Wide>&rows = plan.levels.front(), &columns = plan.levels.back();
-    const int64_t width = columns.taps.width;
+    const size_t levels = plan.levels.size();
+    if (!kSupported || levels < 2 || levels > 3) return false;
+    const Level<Wide>&rows = plan.levels[levels - 2], &columns = plan.levels.back();
     const int64_t channels = columns.in_volume;
-    if (!rows.first || rows.blocks != 1 || channels > kChannels) return false;
-    if (rows.taps.width != width || (kNarrow && channels == 1)) return false;
-    // (Measured: where others begin to lose. They take longer with fewer elements in a vector.)
-    constexpr bool kFloat = sizeof(Wide) == sizeof(float);
-    const int64_t input = columns.taps.input, output = columns.taps.output;
-    if (width == 2) {
-      const int64_t least = channels == 1   ? (kFloat ? output <= 3 ? 30 : 60 : 40)
-                            : channels == 2 ? (kFloat ? 34 : 30)
-                                            : (kFloat && channels == 3 ? 30 : 24);
-      return 10 * input >= least * output;
+    if (!rows.first || rows.blocks != 1 || rows.taps.width != columns.taps.width) return false;
+    const double shrinks = shrinks_by(columns.taps);
+    if (shrinks < least(columns.taps, channels)) return false;
+    if (levels == 2) return true;
+    const Level<Wide>& images = plan.levels.front();
+    if (images.first || images.blocks != 1 || images.taps.width != 2 || rows.taps.width != 2) {
+      return false;
     }
-    if (channels == 1) return false;
-    return width == 4 && input * channels >= (kFloat ? 16 : 12) * output;
+    const bool few_together = channels == 1 || (kNarrow && channels <= 4);
+    return few_together ? shrinks_by(images.taps) >= 2 && (shrinks >= 6 || !kFloat)
+                        : shrinks_by(images.taps) >= 1.2;
   }
 
   FewPixels(const Plan<Wide>& plan, const T* source)
-      : rows_(plan.levels.front()),
+      : first_(plan.levels.front()),
+        rows_(plan.levels[plan.levels.size() - 2]),
         columns_(plan.levels.back()),
-        end_(source + plan.outer * rows_.taps.input * rows_.in_volume) {}
+        end_(source + plan.outer * first_.taps.input * first_.in_volume) {}
 
-  // The rows [begin, end) of an image.
-  void run(int64_t begin, int64_t end, const T* image, T* target) const {
-    using Pixel = typename Pixels<Wide>::Pixel;
-    if (columns_.in_volume == 1) return fill<2, Wide>(begin, end, image, target);
-    columns_.taps.width == 2 ? fill<2, Pixel>(begin, end, image, target)
-                             : fill<4, Pixel>(begin, end, image, target);
+  // The slabs [begin, end) of a tensor: rows of an image, or images of a volume.
+  void run(int64_t begin, int64_t end, const T* tensor, T* target) const {
+    const int64_t channels = columns_.in_volume;
+    if (channels == 1) return run<OneChannel<T, Wide>>(begin, end, tensor, target);
+    if (channels <= 4) return run<FourChannels<T, Wide>>(begin, end, tensor, target);
+    run<VectorOfChannels<T, Wide>>(begin, end, tensor, target);
   }
 
  private:
-  // Pixel: a number, or a vector of the channels.
-  template <int kTaps, class Pixel>
-  void fill(int64_t begin, int64_t end, const T* image, T* target) const {
+  static double shrinks_by(const TapTable<Wide>& taps) {
+    return static_cast<double>(taps.input) / static_cast<double>(taps.output);
+  }
+
+  // By how much columns must shrink. (Measured: where others begin to lose. They take longer with
+  // fewer elements in a vector.)
+  static double least(const TapTable<Wide>& taps, int64_t channels) {
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    const bool linear = taps.width == 2;
+    if (!linear && taps.width != 4) return kNever;
+    if (channels > 4) {
+      // The part of the elements of vectors that are channels.
+      constexpr int64_t L = kLanes<Wide>;
+      const double filled =
+          static_cast<double>(channels) / static_cast<double>((channels + L - 1) / L * L);
+      const bool half = filled >= 0.5, full = filled > 0.75;
+      if (linear) return !kNarrow ? (half ? 1 : 3) : full ? 2.2 : half ? 3 : 6;
+      return full && !kNarrow ? 2.2 : half || !kNarrow ? 6 : kNever;
+    }
+    if (channels == 1) return kNarrow || !linear ? kNever : !kFloat ? 4 : taps.output <= 3 ? 3 : 6;
+    if (!linear) return (kFloat ? 16 : 12) / static_cast<double>(channels);
+    if (channels == 2) return kFloat ? 3.4 : 3;
+    return kFloat && channels == 3 ? 3 : 2.4;
+  }
+
+  template <class Channels>
+  void run(int64_t begin, int64_t end, const T* tensor, T* target) const {
+    if (&first_ == &rows_) {
+      if constexpr (Channels::kReach > 1) {
+        if (columns_.taps.width == 4) return rows<4, Channels, 1>(begin, end, {tensor}, {}, target);
+      }
+      return rows<2, Channels, 1>(begin, end, {tensor}, {}, target);
+    }
+    for (int64_t o = begin; o < end; ++o, target += first_.out_volume) {
+      const int64_t* index = first_.taps.index.data() + 2 * o;
+      const Wide* weight = first_.taps.weight.data() + 2 * o;
+      rows<2, Channels, 2>(
+          0, rows_.taps.output,
+          {tensor + index[0] * first_.in_volume, tensor + index[1] * first_.in_volume},
+          {weight[0], weight[1]}, target);
+    }
+  }
+
+  // Rows [begin, end) of a weighted sum of images, or of one image.
+  template <int kTaps, class Channels, size_t kImages>
+  void rows(int64_t begin, int64_t end, std::array<const T*, kImages> images,
+            std::array<Wide, 2> image_weights, T* target) const {
     for (int64_t o = begin; o < end; ++o, target += rows_.out_volume) {
       const int64_t* index = rows_.taps.index.data() + o * kTaps;
-      const T* rows[kTaps];
-      bool inside = true;  // a vector can be loaded from any pixel of these rows
-      for (int k = 0; k < kTaps; ++k) {
-        rows[k] = image + index[k] * rows_.in_volume;
-        inside = inside && end_ - rows[k] >= rows_.in_volume + kReach;
+      std::array<const T*, kImages * kTaps> from;
+      bool inside = true;  // kReach elements can be loaded from any pixel of these rows
+      for (size_t i = 0; i < from.size(); ++i) {
+        from[i] = images[i / kTaps] + index[i % kTaps] * rows_.in_volume;
+        inside = inside && end_ - from[i] >= rows_.in_volume + Channels::kReach;
       }
       const Wide* weights = rows_.taps.weight.data() + o * kTaps;
-      inside ? row<kTaps, true, Pixel>(rows, weights, target)
-             : row<kTaps, false, Pixel>(rows, weights, target);
+      inside ? row<kTaps, Channels, true>(from, weights, image_weights, target)
+             : row<kTaps, Channels, false>(from, weights, image_weights, target);
     }
   }
 
-  // kInside: whether a vector may be loaded from there.
-  template <bool kInside, class Pixel>
-  MYOPS_INLINE void load_pixel(const T* at, Pixel& pixel) const {
-    if constexpr (std::is_same_v<Pixel, Wide>) {
-      pixel = static_cast<Wide>(*at);
-    } else if constexpr (kInside) {
-      pixel = Pixels<Wide>::pixel_at(at);
-    } else {
-      T channels[kReach] = {};
-      std::copy(at, at + columns_.in_volume, channels);
-      pixel = Pixels<Wide>::pixel_at(channels);
-    }
-  }
-
-  template <int kTaps, bool kInside, class Pixel>
-  MYOPS_NOINLINE void row(const T* const* given, const Wide* weights, T* target) const {
-    const int64_t channels = std::is_same_v<Pixel, Wide> ? 1 : columns_.in_volume;
+  template <int kTaps, class Channels, bool kInside, size_t kRows>
+  MYOPS_NOINLINE void row(std::array<const T*, kRows> rows, const Wide* weights,
+                          std::array<Wide, 2> image_weights, T* target) const {
+    using Sum = typename Channels::Sum;
+    constexpr int64_t kReach = Channels::kReach;
+    const int64_t channels = kReach == 1 ? 1 : columns_.in_volume;
     const int64_t outputs = columns_.taps.output;
     const int64_t* index = columns_.taps.index.data();
     const Wide* weight = columns_.taps.weight.data();
-    const T* rows[kTaps];
-    std::copy(given, given + kTaps, rows);
-    for (int64_t o = 0; o < outputs; ++o, index += kTaps, weight += kTaps, target += channels) {
-      Pixel total{};
+    const auto load = [&](const T* at) MYOPS_INLINED {
+      if constexpr (kInside) return Channels::load(at);
+      T copy[kReach] = {};
+      std::copy_n(at, std::min(kReach, channels), copy);
+      return Channels::load(copy);
+    };
+    // Of the current output, from one of the images.
+    const auto sum_of = [&](size_t image, int64_t channel) MYOPS_INLINED {
+      Sum total{};
 #pragma GCC unroll 4
       for (int k = 0; k < kTaps; ++k) {
-        const int64_t at = index[k] * channels;
-        Pixel sum{};
+        const int64_t at = index[k] * channels + channel;
+        Sum sum{};
 #pragma GCC unroll 4
         for (int i = 0; i < kTaps; ++i) {
-          Pixel pixel;
-          load_pixel<kInside>(rows[i] + at, pixel);
-          sum = i == 0 ? weights[0] * pixel : fma(weights[i] - Pixel{}, pixel, sum);
+          const Sum pixel = load(rows[image * kTaps + i] + at);
+          sum = i == 0 ? weights[0] * pixel : fma(weights[i] - Sum{}, pixel, sum);
         }
-        total = k == 0 ? weight[0] * sum : fma(weight[k] - Pixel{}, sum, total);
+        total = k == 0 ? weight[0] * sum : fma(weight[k] - Sum{}, sum, total);
       }
-      if constexpr (std::is_same_v<Pixel, Wide>) {
-        *target = to_element<T>(total);
-      } else if ((outputs - o) * channels >= kReach) {  // what follows overwrites what is too much
-        Pixels<Wide>::store_pixel(target, total);
-      } else {
-        for (int64_t i = 0; i < channels; ++i) target[i] = to_element<T>(total[i]);
+      return total;
+    };
+    const auto store = [&](int64_t left, int64_t channel) MYOPS_INLINED {
+      Sum sum = sum_of(0, channel);
+      if constexpr (kRows > kTaps) {
+        sum = fma(image_weights[1] - Sum{}, sum_of(1, channel), image_weights[0] * sum);
+      }
+      if (left >= kReach) return Channels::store(target + channel, sum);
+      T copy[kReach];
+      Channels::store(copy, sum);
+      std::copy_n(copy, channels, target);
+    };
+    for (int64_t o = 0; o < outputs; ++o, index += kTaps, weight += kTaps, target += channels) {
+      if (channels <= kReach) {
+        store((outputs - o) * channels, 0);  // what follows overwrites what is too much
+        continue;
+      }
+      for (int64_t channel = 0; channel < channels; channel += kReach) {
+        channel = std::min(channel, channels - kReach);  // the last ones a second time
+        store(kReach, channel);
       }
     }
   }
 
-  const Level<Wide>&rows_, &columns_;
+  const Level<Wide>&first_, &rows_, &columns_;
   const T* end_;  // of the source
 };
 

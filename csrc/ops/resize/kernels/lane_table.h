@@ -34,8 +34,9 @@ class LaneTable {
   }
 
   static bool supports(const TapTable<Wide>& taps, int64_t step) {
+    constexpr int64_t kMostSlabs = 1 << 17;  // of an output; each takes 64 bytes in a tile
     return taps.high - taps.low < std::numeric_limits<int32_t>::max() / 64 && step < kMostSteps &&
-           padded(taps) < std::numeric_limits<int32_t>::max();
+           taps.span * step <= kMostSlabs && padded(taps) < std::numeric_limits<int32_t>::max();
   }
   // Bytes of the tables, at most.
   static double bytes(const TapTable<Wide>& taps) {

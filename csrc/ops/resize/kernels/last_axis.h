@@ -155,7 +155,8 @@ class LastAxis {
   void part(int64_t begin, int64_t end, const From* source, bool streams, Out* target) const {
     if (channels_) {
       const SlabPlaces<From> places{source, stride_, source + taps_.input * stride_};
-      channels_->run(begin, end, places, stride_, streams, target);
+      // (A row may begin anywhere in a slab of the level before, and its pixels anywhere in it.)
+      channels_->run(begin, end, places, stride_, streams && stride_ % kLanes<Wide> == 0, target);
       return;
     }
     if constexpr (kPermutes<Wide>) {

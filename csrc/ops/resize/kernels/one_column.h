@@ -40,11 +40,11 @@ class OneColumn {
     }
     const Level<Wide>& rows = plan.levels.front();
     const bool few_rows = 2 * rows.taps.first[rows.taps.output] < rows.taps.output;  // not zeros
-    // (A column without a weight is -0 in a sum with a negative weight.)
-    if (columns_ <= L || !(rows.first || not_negative(rows.taps.weight))) {
-      low_ = 0, high_ = columns_;
-    }
-    fills_ = few_rows || low_ > 0 || high_ < columns_;
+    // In a sum with a negative weight, columns without a weight are -0, and so are the elements of
+    // a vector behind the last column, which the next row must overwrite.
+    const bool zeros = rows.first || not_negative(rows.taps.weight), short_row = columns_ <= L;
+    if (short_row || !zeros) low_ = 0, high_ = columns_;
+    fills_ = (zeros || !short_row) && (few_rows || low_ > 0 || high_ < columns_);
   }
 
   // Outputs [begin, end) of the first level of a tensor whose column begins at `source`.

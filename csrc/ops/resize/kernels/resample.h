@@ -105,10 +105,7 @@ class Resampler {
     const Level<Wide>& columns = plan_.levels.back();
     if (first && last_.reads_little()) return false;
     const bool grows = columns.taps.output > columns.taps.input;
-    if (!tables_.gather) {
-      const int64_t half_vectors = !first ? 3 : grows ? 12 : 4;
-      return 2 * columns.in_volume >= half_vectors * kLanes<Wide>;
-    }
+    if (!tables_.gather) return 2 * columns.in_volume >= (first ? 12 : 3) * kLanes<Wide>;
     constexpr int64_t kCached = 2 << 20;
     const bool cached = plan_.bytes(sizeof(T)) + plan_.source_bytes(sizeof(T)) < kCached;
     if (kLanes<Wide> < 8) return false;
