@@ -300,6 +300,35 @@ def test_one_body_of_my_add_serves_every_dtype() -> None:
         assert result.tolist()[2] in (231, 232)  # bfloat16 has no 231
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("opset", [12, 17, 24])
+def test_one_body_serves_several_ranks_of_known_lengths(opset: int, dtype: str) -> None:
+    """The branches for other ranks must not fail to load: their lengths do not fit the node."""
+    shapes = [
+        ((2, 3, 5), (5,)),
+        ((3, 5), (5,)),
+        ((5,), (2, 3, 5)),
+        ((2, 7), (1, 7)),
+        ((0, 5), (5,)),
+    ]
+    info, kind = helper.make_tensor_value_info, ONNX_TYPES[dtype]
+    nodes, inputs, outputs, feeds, expected = [], [], [], {}, []
+    for number, pair in enumerate(shapes):
+        names = [f"a{number}", f"b{number}"]
+        for name, shape in zip(names, pair, strict=True):
+            feeds[name] = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+            inputs.append(info(name, kind, shape))
+        nodes.append(helper.make_node("MyAdd", names, [f"c{number}"], domain="myops"))
+        expected.append(2 * feeds[names[0]] + feeds[names[1]])
+        outputs.append(info(f"c{number}", kind, expected[-1].shape))
+    portable = without_warnings(model_of(nodes, inputs, outputs, opset=opset))
+    check(portable)
+    for result, wanted in zip(run_plain(portable, feeds), expected, strict=True):
+        np.testing.assert_array_equal(result, wanted)
+    for result, wanted in zip(run_reference(portable, feeds), expected, strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
 def test_my_add_has_a_short_body() -> None:
     info = helper.make_tensor_value_info
     node = helper.make_node("MyAdd", ["X", "X"], ["Y"], domain="myops")

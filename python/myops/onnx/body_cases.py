@@ -192,7 +192,13 @@ class _Chooser:
             g.refuse("nodes of one type differ in rank, and one rank is unknown")
         ones = g.constant(np.ones(len(dims), np.int64))
         lengths = g.op("Concat", g.op("Shape", name), ones, axis=0)
-        return g.op("Reshape", name, self._head(g, lengths, len(dims)))
+        # In the branch for another rank, these lengths are wrong, and operators behind would seem
+        # not to fit them. So they depend on an element, times 0: then neither shape inference nor
+        # constant folding finds them when a model is loaded.
+        flat = g.op("Reshape", name, g.constant(np.array([-1])))
+        first = g.op("Cast", self._head(g, flat, 1), to=onnx.TensorProto.INT64)
+        zero = g.op("ReduceSum", g.op("Mul", first, g.constant(np.array([0]))), keepdims=0)
+        return g.op("Reshape", name, g.op("Add", self._head(g, lengths, len(dims)), zero))
 
     def _condition(self, g: Builder, trait: str, value: Any) -> str:
         kind, item = trait.split(" of ")
