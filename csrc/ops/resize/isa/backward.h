@@ -32,7 +32,7 @@ void backward(KernelContext& context) {
       } else if (tables->scatters) {
         scatter(context, *tables, source, target);
       } else {
-        resample(context, tables->plan, tables->last, source, target);
+        resample(context, tables->plan, tables->whole, tables->last, source, target);
       }
     });
   });

@@ -54,7 +54,7 @@ void forward_plan(const KernelContext& context, const Tables<Wide>& tables, cons
     });
     return;
   }
-  resample(context, plan, tables.last, source, target);
+  resample(context, plan, tables.whole, tables.last, source, target);
   if (settings.coordinates != Coordinates::TfCropAndResize) return;
   for_each_run(context, plan, [&](int64_t tensor, int64_t begin, int64_t end) {
     paint_outside(plan, 0, begin, end, outside,

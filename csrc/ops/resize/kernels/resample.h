@@ -10,12 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "few_pixels.h"
-#include "one_column.h"
-#include "planes.h"
 #include "row_pairs.h"
-#include "small.h"
 #include "strips.h"
+#include "whole_plan.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -245,39 +242,18 @@ class Resampler {
   std::optional<Scratch> result_;            // rows that are then copied with non-temporal stores
 };
 
-// The kernels for the whole plan; the others compute a level each.
-enum class WholePlan { None, OneColumn, FewPixels, Small, Planes };
-
-template <class T, class Wide>
-WholePlan whole_plan(const Plan<Wide>& plan) {
-  const bool planes = Planes<T, Wide>::supports(plan) && kernel_enabled("resize.planes");
-  // "planes" takes 0.54 to 0.9 of the time where rows of the result are that short.
-  constexpr int64_t kShortRow = 12;
-  const bool short_rows = plan.levels.back().taps.output <= kShortRow;
-  if (!(planes && short_rows) && OneColumn<T, Wide>::supports(plan) &&
-      kernel_enabled("resize.one_column")) {
-    return WholePlan::OneColumn;
-  }
-  if (FewPixels<T, Wide>::supports(plan) && kernel_enabled("resize.few_pixels")) {
-    return WholePlan::FewPixels;
-  }
-  if (Small<T, Wide>::supports(plan) && kernel_enabled("resize.small")) return WholePlan::Small;
-  return planes ? WholePlan::Planes : WholePlan::None;
-}
-
 // Resamples a whole tensor; the plan has at least one level.
 template <class T, class Wide>
-void resample(const KernelContext& context, const Plan<Wide>& plan,
+void resample(const KernelContext& context, const Plan<Wide>& plan, WholePlan whole,
               const LastAxisTables<Wide>& tables, const T* source, T* target) {
-  const WholePlan whole = whole_plan<T>(plan);
   if (context.reports()) {
-    report(context, plan,
-           [&, worker = Resampler<T, Wide>(context, plan, tables, false)](size_t depth) {
-             constexpr const char* kNames[] = {nullptr, "one_column", "few_pixels", "small",
-                                               "planes"};
-             const char* name = kNames[static_cast<int>(whole)];
-             return name != nullptr ? name : worker.kernel(depth);
-           });
+    const char* name = name_of(whole);
+    if (name != nullptr) {
+      report(context, plan, [&](size_t) { return name; });
+    } else {
+      const Resampler<T, Wide> worker(context, plan, tables, false);
+      report(context, plan, [&](size_t depth) { return worker.kernel(depth); });
+    }
   }
   const Level<Wide>& first = plan.levels.front();
   const auto each_run = [&](const auto& worker) {

@@ -7,6 +7,7 @@
 #include "../kernels/byte_shuffle.h"
 #include "../kernels/last_axis.h"
 #include "../kernels/nearest_scatter.h"
+#include "../kernels/whole_plan.h"
 #include "layout.h"
 #include "plan.h"
 #include "table_cache.h"
@@ -19,11 +20,11 @@ struct Tables {
   bool channels_last = false;  // the input
   bool swapped = false;        // see must_swap()
   Plan<Wide> plan;
-  LastAxisTables<Wide> last;  // of the last level
-  std::optional<ByteShuffle>
-      byte_shuffle;              // the same, for nearest with elements of one or two bytes
-  bool scatters = false;         // a gradient of nearest, see nearest_scatter.h
-  std::vector<TableSize> sizes;  // the memory that a call's budget is charged for them
+  bool scatters = false;                    // a gradient of nearest, see nearest_scatter.h
+  WholePlan whole = WholePlan::None;        // what computes sums, or else by levels:
+  LastAxisTables<Wide> last;                // for the last one
+  std::optional<ByteShuffle> byte_shuffle;  // the same, for copies of one or two bytes
+  std::vector<TableSize> sizes;             // the memory that a call's budget is charged for them
 
   int64_t bytes() const {
     int64_t sum = 0;
@@ -31,6 +32,64 @@ struct Tables {
     return sum;
   }
 };
+
+// The table of "gather" or, if elements are copied, of "nearest_gather", if the kernel is fast.
+template <class T, class Wide>
+void add_gather(TableBudget& table_budget, Tables<Wide>& tables, bool copies) {
+  if constexpr (kPermutes<Wide>) {
+    const Level<Wide>& last = tables.plan.levels.back();
+    take_gather(table_budget, last.taps, last.in_volume);
+    tables.last.gather.emplace(last.taps, last.in_volume);
+    const GatherTable<Wide>& table = tables.last.gather->table();
+    const bool fast = copies                    ? table.copies_fast()
+                      : std::is_same_v<T, Wide> ? table.is_fast()
+                                                : table.is_made_by_loops();
+    if (!fast) tables.last.gather.reset();
+  }
+}
+
+// The tables of the last level for copies.
+template <class T, class Wide>
+void add_copy_tables(TableBudget& table_budget, Tables<Wide>& tables) {
+  const Level<Wide>& last = tables.plan.levels.back();
+  const TapTable<Wide>& taps = last.taps;
+  if (std::is_same_v<T, Wide> && kPermutes<Wide> && !taps.has_empty &&
+      GatherTable<Wide>::supports(taps, last.in_volume) && last.in_volume < kLanes<Wide> &&
+      kernel_enabled("resize.nearest_gather")) {
+    add_gather<T>(table_budget, tables, true);
+  }
+  const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
+  if (sizeof(T) < sizeof(float) && ByteShuffle::supports(taps, run, tables.plan.rows()) &&
+      kernel_enabled("resize.nearest_byte_shuffle")) {
+    table_budget.take_tables(taps.input, taps.output, ByteShuffle::bytes(taps.output * run));
+    tables.byte_shuffle.emplace(taps, run);
+    if (!tables.byte_shuffle->fits()) tables.byte_shuffle.reset();
+  }
+}
+
+// Those for sums.
+template <class T, class Wide>
+void add_sum_tables(TableBudget& table_budget, Tables<Wide>& tables) {
+  using Last = LastAxisTables<Wide>;
+  const Level<Wide>& last = tables.plan.levels.back();
+  const TapTable<Wide>& taps = last.taps;
+  const int64_t channels = last.in_volume;
+  if (Pixels<Wide>::supports(taps, channels) && kernel_enabled("resize.pixels")) {
+    tables.last.pixels.emplace(taps, channels);
+  } else if (Last::prefers_gather(taps, channels) && kernel_enabled("resize.gather")) {
+    add_gather<T>(table_budget, tables, false);
+  }
+  if (!tables.last.pixels && !tables.last.gather && !tables.plan.has_one_row() &&
+      Last::within_rows(channels) && LaneTable<Wide>::supports(taps, channels) &&
+      kernel_enabled("resize.lanes")) {
+    table_budget.take_tables(taps.input, taps.output, LaneTable<Wide>::bytes(taps));
+    tables.last.lanes.emplace(taps, channels);
+  }
+  if (tables.plan.levels.size() > 1) {
+    table_budget.take_tables(taps.input, taps.output, Last::bytes_of_parts(taps, channels));
+    tables.last.find_parts(taps, channels);
+  }
+}
 
 // Tables refer to each other, so they are constructed in their final place.
 template <class T, bool kBackward>
@@ -44,56 +103,18 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
   tables->settings = settings;
   tables->channels_last = channels_last;
   tables->swapped = must_swap(settings, geometry.axes, channels_last);
-  tables->plan = make_plan<Wide>(table_budget, settings, geometry.axes,
-                                 channels_last && !tables->swapped, kBackward);
-  if (!tables->plan.levels.empty()) {
-    const Level<Wide>& last = tables->plan.levels.back();
-    const bool sums = kBackward || settings.mode != Mode::Nearest;
-    const bool moves = !sums && std::is_same_v<T, Wide> && kPermutes<Wide> &&
-                       !last.taps.has_empty &&
-                       GatherTable<Wide>::supports(last.taps, last.in_volume) &&
-                       last.in_volume < kLanes<Wide> && kernel_enabled("resize.nearest_gather");
-    if (sums && Pixels<Wide>::supports(last.taps, last.in_volume) &&
-        kernel_enabled("resize.pixels")) {
-      tables->last.pixels.emplace(last.taps, last.in_volume);
-    }
-    const bool pixels = tables->last.pixels.has_value();
-    if constexpr (kPermutes<Wide>) {
-      using Last = LastAxisTables<Wide>;
-      if (moves || (sums && !pixels && Last::prefers_gather(last.taps, last.in_volume) &&
-                    kernel_enabled("resize.gather"))) {
-        take_gather(table_budget, last.taps, last.in_volume);
-        tables->last.gather.emplace(last.taps, last.in_volume);
-        const GatherTable<Wide>& table = tables->last.gather->table();
-        const bool fast = moves                     ? table.copies_fast()
-                          : std::is_same_v<T, Wide> ? table.is_fast()
-                                                    : table.is_made_by_loops();
-        if (!fast) tables->last.gather.reset();
-      }
-    }
-    if (sums && !pixels && !tables->last.gather && !tables->plan.has_one_row() &&
-        LastAxisTables<Wide>::within_rows(last.in_volume) &&
-        LaneTable<Wide>::supports(last.taps, last.in_volume) && kernel_enabled("resize.lanes")) {
-      table_budget.take_tables(last.taps.input, last.taps.output,
-                               LaneTable<Wide>::bytes(last.taps));
-      tables->last.lanes.emplace(last.taps, last.in_volume);
-    }
-    if (sums && tables->plan.levels.size() > 1) {
-      table_budget.take_tables(last.taps.input, last.taps.output,
-                               LastAxisTables<Wide>::bytes_of_parts(last.taps, last.in_volume));
-      tables->last.find_parts(last.taps, last.in_volume);
-    }
-    tables->scatters = kBackward && settings.mode == Mode::Nearest &&
-                       NearestScatter<T, Wide>::supports(tables->plan) &&
-                       kernel_enabled("resize.nearest_scatter");
-    const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
-    if (!sums && sizeof(T) < sizeof(float) &&
-        ByteShuffle::supports(last.taps, run, tables->plan.rows()) &&
-        kernel_enabled("resize.nearest_byte_shuffle")) {
-      table_budget.take_tables(last.taps.input, last.taps.output,
-                               ByteShuffle::bytes(last.taps.output * run));
-      tables->byte_shuffle.emplace(last.taps, run);
-      if (!tables->byte_shuffle->fits()) tables->byte_shuffle.reset();
+  const Plan<Wide>& plan = tables->plan = make_plan<Wide>(
+      table_budget, settings, geometry.axes, channels_last && !tables->swapped, kBackward);
+  if (!plan.levels.empty()) {
+    const bool nearest = settings.mode == Mode::Nearest;
+    if (nearest && !kBackward) {
+      add_copy_tables<T>(table_budget, *tables);
+    } else if (nearest && NearestScatter<T, Wide>::supports(plan) &&
+               kernel_enabled("resize.nearest_scatter")) {
+      tables->scatters = true;
+    } else {
+      tables->whole = whole_plan<T>(plan);
+      if (tables->whole == WholePlan::None) add_sum_tables<T>(table_budget, *tables);
     }
   }
   tables->sizes = table_budget.sizes();
