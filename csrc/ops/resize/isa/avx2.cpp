@@ -5,7 +5,6 @@
 #include "myops/isa/avx2.h"
 // clang-format on
 #ifdef MYOPS_ISA
-#include "backward.h"
-#include "forward.h"
+#include "both.h"
 #endif
 #include "myops/isa/end.h"

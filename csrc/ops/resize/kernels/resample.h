@@ -257,10 +257,7 @@ void resample(const KernelContext& context, const Plan<Wide>& plan, WholePlan wh
   }
   const Level<Wide>& first = plan.levels.front();
   const auto each_run = [&](const auto& worker) {
-    for_each_run(context, plan, [&](int64_t tensor, int64_t begin, int64_t end) {
-      worker.run(begin, end, source + tensor * first.taps.input * first.in_volume,
-                 target + (tensor * first.taps.output + begin) * first.out_volume);
-    });
+    for_each_run(context, plan, source, target, [&](auto... slabs) { worker.run(slabs...); });
   };
   if (whole == WholePlan::Small) {
     return context.parallel_for(

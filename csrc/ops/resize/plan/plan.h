@@ -176,14 +176,18 @@ void each_tensor(const Level<Weight>& level, int64_t begin, int64_t end, const R
   }
 }
 
-// Calls body(tensor, begin, end) for runs of slabs [begin, end) of the first level that lie in one
-// tensor, in parallel.
-template <class Weight, class Body>
-void for_each_run(const KernelContext& context, const Plan<Weight>& plan, const Body& body) {
-  const int64_t count = plan.outer * plan.levels.front().taps.output;
-  context.parallel_for(count, plan.grain(), [&](int64_t begin, int64_t end) {
-    each_tensor(plan.levels.front(), begin, end, body);
-  });
+// Calls body(begin, end, source, target) for runs of slabs [begin, end) of the first level that lie
+// in one tensor, in parallel. `source` is the tensor's, `target` begins with slab `begin`.
+template <class Weight, class T, class Body>
+void for_each_run(const KernelContext& context, const Plan<Weight>& plan, const T* source,
+                  T* target, const Body& body) {
+  const Level<Weight>& level = plan.levels.front();
+  const auto run = [&](int64_t tensor, int64_t begin, int64_t end) {
+    body(begin, end, source + tensor * level.taps.input * level.in_volume,
+         target + (tensor * level.taps.output + begin) * level.out_volume);
+  };
+  context.parallel_for(plan.outer * level.taps.output, plan.grain(),
+                       [&](int64_t begin, int64_t end) { each_tensor(level, begin, end, run); });
 }
 
 }  // namespace myops::resize::MYOPS_ISA

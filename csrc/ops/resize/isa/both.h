@@ -1,0 +1,88 @@
+// Both kernels: the forward pass, and the gradient, which is the same passes with transposed tables
+// of taps. The gradient of an input element is a sum over the outputs to which it contributed, so
+// no locks are needed and the order is fixed.
+#pragma once
+
+#include "../kernels/nearest.h"
+#include "../kernels/resample.h"
+#include "../plan/call_tables.h"
+#include "entry.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+// Writes the extrapolation value wherever any axis is outside the input. This is a separate step,
+// because weighted sums of the value would not be exact.
+template <class T, class Wide>
+void paint_outside(const Plan<Wide>& plan, size_t depth, int64_t begin, int64_t end, T outside,
+                   T* target) {
+  const Level<Wide>& level = plan.levels[depth];
+  for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
+    if (level.taps.count(o) == 0) {
+      std::fill(target, target + level.out_volume, outside);
+    } else if (depth + 1 < plan.levels.size()) {
+      const Level<Wide>& next = plan.levels[depth + 1];
+      for (int64_t block = 0; block < level.blocks; ++block) {
+        paint_outside(plan, depth + 1, 0, next.taps.output, outside,
+                      target + block * next.taps.output * next.out_volume);
+      }
+    }
+  }
+}
+
+template <bool kBackward, class T, class Wide>
+void run_plan(const KernelContext& context, const Tables<Wide>& tables, const T* source,
+              T* target) {
+  const Plan<Wide>& plan = tables.plan;
+  const Settings& settings = tables.settings;
+  if (plan.levels.empty()) {
+    return copy_all(context, context.output(0).elements(), source, target);
+  }
+  if constexpr (kBackward) {
+    if (!tables.scatters) return resample(context, plan, tables.whole, tables.last, source, target);
+    if (context.reports()) report(context, plan, [](size_t) { return "nearest_scatter"; });
+    const NearestScatter<T, Wide> scatter(plan);
+    for_each_run(context, plan, source, target,
+                 [&](auto... slabs) { scatter.fill(0, slabs...); });
+  } else {
+    const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
+    if (settings.mode == Mode::Nearest) {
+      const Nearest<T, Wide> nearest(tables, outside);
+      if (context.reports()) {
+        report(context, plan, [&](size_t depth) {
+          if (depth + 1 < plan.levels.size()) return "nearest_slabs";
+          return tables.byte_shuffle  ? "nearest_byte_shuffle"
+                 : tables.last.gather ? "nearest_gather"
+                                      : "nearest_copy";
+        });
+      }
+      return for_each_run(context, plan, source, target,
+                          [&](auto... slabs) { nearest.fill(0, slabs...); });
+    }
+    resample(context, plan, tables.whole, tables.last, source, target);
+    if (settings.coordinates != Coordinates::TfCropAndResize) return;
+    for_each_run(context, plan, source, target,
+                 [&](int64_t begin, int64_t end, const T*, T* slabs) {
+                   paint_outside(plan, 0, begin, end, outside, slabs);
+                 });
+  }
+}
+
+template <bool kBackward, class... Types>
+void run(const KernelContext& context) {
+  const Tensor& output = context.output(0);
+  if (output.elements() == 0) return;
+  dispatch<Types...>(output.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto tables = tables_of<T, kBackward>(context);
+    in_memory_order<T>(context, tables->swapped, context.input(0), output,
+                       [&](const T* source, T* target) {
+                         run_plan<kBackward>(context, *tables, source, target);
+                       });
+  });
+}
+
+void forward(KernelContext& context) { run<false, Half, BFloat16, float, double, uint8_t>(context); }
+
+void backward(KernelContext& context) { run<true, Half, BFloat16, float, double>(context); }
+
+}  // namespace myops::resize::MYOPS_ISA
