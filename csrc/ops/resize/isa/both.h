@@ -41,8 +41,7 @@ void run_plan(const KernelContext& context, const Tables<Wide>& tables, const T*
     if (!tables.scatters) return resample(context, plan, tables.whole, tables.last, source, target);
     if (context.reports()) report(context, plan, [](size_t) { return "nearest_scatter"; });
     const NearestScatter<T, Wide> scatter(plan);
-    for_each_run(context, plan, source, target,
-                 [&](auto... slabs) { scatter.fill(0, slabs...); });
+    for_each_run(context, plan, source, target, [&](auto... slabs) { scatter.fill(0, slabs...); });
   } else {
     const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
     if (settings.mode == Mode::Nearest) {
@@ -74,14 +73,15 @@ void run(const KernelContext& context) {
   dispatch<Types...>(output.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto tables = tables_of<T, kBackward>(context);
-    in_memory_order<T>(context, tables->swapped, context.input(0), output,
-                       [&](const T* source, T* target) {
-                         run_plan<kBackward>(context, *tables, source, target);
-                       });
+    in_memory_order<T>(
+        context, tables->swapped, context.input(0), output,
+        [&](const T* source, T* target) { run_plan<kBackward>(context, *tables, source, target); });
   });
 }
 
-void forward(KernelContext& context) { run<false, Half, BFloat16, float, double, uint8_t>(context); }
+void forward(KernelContext& context) {
+  run<false, Half, BFloat16, float, double, uint8_t>(context);
+}
 
 void backward(KernelContext& context) { run<true, Half, BFloat16, float, double>(context); }
 

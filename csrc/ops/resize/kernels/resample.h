@@ -22,25 +22,15 @@ class Resampler {
  public:
   Resampler(const KernelContext& context, const Plan<Wide>& plan,
             const LastAxisTables<Wide>& tables, bool streams)
-      : context_(context),
-        plan_(plan),
-        tables_(tables),
-        last_(context, plan, tables),
-        row_pairs_(uses_row_pairs()) {
-    // Several rows at once are several streams of stores, but plain stores to memory are fast for
-    // one stream only.
-    if (!streams && plan.bytes(sizeof(T)) >= cached_bytes()) together_ = 1;
+      : context_(context), plan_(plan), tables_(tables), last_(context, plan, tables) {
     const size_t levels = plan.levels.size();
     for (size_t depth = 0; depth + 1 < levels; ++depth) {
       const Level<Wide>& level = plan.levels[depth];
       if (depth + 2 < levels || level.blocks > 1) {
         slabs_.resize(levels);
         level.first ? make_combined(depth) : make_ring(depth);
-      } else if (row_pairs_) {
-        if (level.first) row_.emplace(context.scratch_array<Wide>(level.in_volume));
-        if (streams) {
-          result_.emplace(context.scratch(bytes_of<Wide>(together_, level.out_volume)));
-        }
+      } else if (uses_row_pairs()) {
+        row_pairs_.emplace(context, plan, tables.gather ? &*tables.gather : nullptr, streams);
       } else {
         strips_.emplace(context, plan, last_, sizeof(T), streams);
       }
@@ -63,11 +53,9 @@ class Resampler {
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
       if (row_pairs_) {
         return each_tensor(level, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
-          const RowPairScratch<Wide> memory{row_ ? row_->data() : nullptr,
-                                            result_ ? result_->template as<Wide>() : nullptr};
-          fill_row_pairs(plan_, tables_.gather ? &*tables_.gather : nullptr, memory, together_,
-                         streams, from, to, source + tensor * level.taps.input * level.in_volume,
-                         target + (tensor * level.taps.output + from - begin) * level.out_volume);
+          row_pairs_->fill(from, to, source + tensor * level.taps.input * level.in_volume, streams,
+                           target);
+          target += (to - from) * level.out_volume;
         });
       }
     }
@@ -234,12 +222,9 @@ class Resampler {
   const Plan<Wide>& plan_;
   const LastAxisTables<Wide>& tables_;
   LastAxis<Wide> last_;
-  const bool row_pairs_;
-  int64_t together_ = kMostOfPair;           // rows of the result, by "row_pairs"
   std::vector<std::optional<Slabs>> slabs_;  // of each level that has them
-  std::optional<Strips<Wide>> strips_;       // of the last two levels
-  std::optional<ScratchArray<Wide>> row_;    // for pairs
-  std::optional<Scratch> result_;            // rows that are then copied with non-temporal stores
+  std::optional<Strips<Wide>> strips_;       // of the last two levels, or:
+  std::optional<RowPairs<Wide>> row_pairs_;
 };
 
 // Resamples a whole tensor; the plan has at least one level.

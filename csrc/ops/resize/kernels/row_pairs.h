@@ -7,16 +7,6 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-inline constexpr int64_t kMostOfPair = 3;  // rows that are made together from the same two
-
-// Calls run(std::integral_constant<int, count>()).
-template <class Run>
-MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
-  if (count == 1) return run(std::integral_constant<int, 1>());
-  if (count == 2) return run(std::integral_constant<int, 2>());
-  return run(std::integral_constant<int, 3>());
-}
-
 // Makes the whole blocks of one strategy from `first` on, of kRows rows that are made from the same
 // two, a and b; returns their end. With kRowsFirst: sum(weights[0] * a + weights[1] * b), for one
 // row; otherwise weights[0] * sum(a) + weights[1] * sum(b).
@@ -126,52 +116,72 @@ void make_rows_of_channels(const TapTable<Wide>& taps, int64_t channels,
   }
 }
 
+// Rows of the level before the last (see Plan::from_row_pairs), with their working memory.
 template <class Wide>
-struct RowPairScratch {
-  Wide* row;     // for a row that is summed first
-  Wide* result;  // for rows that are then copied with non-temporal stores
-};
+class RowPairs {
+  static constexpr int64_t kMost = 3;  // rows that are made together from the same two
 
-// Makes the rows [begin, end) of the level before the last, up to `most` of a pair together (see
-// Plan::from_row_pairs).
-template <class Wide>
-void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>* gather,
-                    const RowPairScratch<Wide>& memory, int64_t most, bool streams, int64_t begin,
-                    int64_t end, const Wide* source, Wide* target) {
-  const size_t depth = plan.levels.size() - 2;
-  const Level<Wide>&level = plan.levels[depth], &last = plan.levels.back();
-  const bool gathers = gather != nullptr, rows_first = level.first, copied = streams && !gathers;
-  const bool batches = gathers && !streams && kernel_enabled("resize.row_batch");
-  if (rows_first) most = 1;
-  RowBatch<Wide> batch{source, level.in_volume, nullptr, nullptr, 0, streams && gathers, nullptr};
-  for (int64_t o = begin; o < end; o += batch.count, target += batch.count * level.out_volume) {
-    const int64_t* index = batch.index = level.taps.index.data() + 2 * o;
-    batch.weights = level.taps.weight.data() + 2 * o;
-    batch.count = batches ? row_batch_size<Wide>(rows_first, index, end - o, level.out_volume) : 0;
-    batch.target = copied ? memory.result : target;
-    if constexpr (kPermutes<Wide>) {
+ public:
+  // `gather`: null where channels are innermost.
+  RowPairs(const KernelContext& context, const Plan<Wide>& plan, const Gather<Wide>* gather,
+           bool streams)
+      : level_(plan.levels[plan.levels.size() - 2]), last_(plan.levels.back()), gather_(gather) {
+    // Several rows at once are several streams of stores, but plain stores to memory are fast for
+    // one stream only.
+    if (level_.first || (!streams && plan.bytes(sizeof(Wide)) >= cached_bytes())) most_ = 1;
+    if (level_.first) row_.emplace(context.scratch_array<Wide>(level_.in_volume));
+    if (streams) result_.emplace(context.scratch_array<Wide>(most_ * level_.out_volume));
+  }
+
+  // The rows [begin, end) of a tensor. `streams`: as given to the constructor, or false.
+  void fill(int64_t begin, int64_t end, const Wide* source, bool streams, Wide* target) {
+    const bool gathers = gather_ != nullptr, copied = streams && !gathers;
+    const bool batches = gathers && !streams && kernel_enabled("resize.row_batch");
+    RowBatch<Wide> batch{source, level_.in_volume,   nullptr, nullptr,
+                         0,      streams && gathers, nullptr};
+    for (int64_t o = begin; o < end; o += batch.count, target += batch.count * level_.out_volume) {
+      const int64_t* index = batch.index = level_.taps.index.data() + 2 * o;
+      batch.weights = level_.taps.weight.data() + 2 * o;
+      batch.count =
+          batches ? row_batch_size<Wide>(level_.first, index, end - o, level_.out_volume) : 0;
+      batch.target = copied ? result_->data() : target;
       if (batch.count > 0) {
-        rows_first ? make_rows<true, 0>(*gather, batch, memory.row)
-                   : make_rows<false, 0>(*gather, batch, memory.row);
+        level_.first ? make<true, 0>(batch) : make<false, 0>(batch);
         continue;
       }
-    }
-    const int64_t left = std::min(most, end - o);
-    do ++batch.count;
-    while (batch.count < left && std::equal(index, index + 2, index + 2 * batch.count));
-    const auto make = [&](auto first, auto count) {
-      if constexpr (kPermutes<Wide>) {
-        if (gathers) return make_rows<first, count>(*gather, batch, memory.row);
+      const int64_t left = std::min(most_, end - o);
+      do ++batch.count;
+      while (batch.count < left && std::equal(index, index + 2, index + 2 * batch.count));
+      if (level_.first) {
+        make<true, 1>(batch);
+      } else {
+        batch.count == 1   ? make<false, 1>(batch)
+        : batch.count == 2 ? make<false, 2>(batch)
+                           : make<false, 3>(batch);
       }
-      make_rows_of_channels<first, count>(last.taps, last.in_volume, batch);
-    };
-    if (rows_first) {
-      make(std::true_type(), std::integral_constant<int, 1>());
-    } else {
-      with_count(batch.count, [&](auto count) { make(std::false_type(), count); });
+      if (copied) stream_copy(batch.target, batch.count * level_.out_volume, target);
     }
-    if (copied) stream_copy(batch.target, batch.count * level.out_volume, target);
   }
-}
+
+ private:
+  // kRows of a pair, or a batch (0).
+  template <bool kRowsFirst, int kRows>
+  void make(const RowBatch<Wide>& batch) {
+    if constexpr (kPermutes<Wide>) {
+      if (gather_ != nullptr) {
+        return make_rows<kRowsFirst, kRows>(*gather_, batch, row_ ? row_->data() : nullptr);
+      }
+    }
+    if constexpr (kRows > 0) {
+      make_rows_of_channels<kRowsFirst, kRows>(last_.taps, last_.in_volume, batch);
+    }
+  }
+
+  const Level<Wide>&level_, &last_;
+  const Gather<Wide>* gather_;
+  int64_t most_ = kMost;
+  std::optional<ScratchArray<Wide>> row_;     // for a row that is summed first
+  std::optional<ScratchArray<Wide>> result_;  // rows that are then copied past the caches
+};
 
 }  // namespace myops::resize::MYOPS_ISA

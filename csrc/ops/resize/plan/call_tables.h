@@ -145,7 +145,7 @@ auto tables_of(const KernelContext& context) -> std::shared_ptr<const Tables<Acc
   if (caches && last && last->channels_last == channels_last) return reserve_again(last);
 
   const Request request(context, kBackward ? 1 : 0);
-  const Key key(request, channels_last, &maker);
+  const Key key = key_of(request, channels_last, &maker);
   CallTables tables = std::static_pointer_cast<const Tables<Accumulate<T>>>(find_tables(key));
   if (caches && tables) {
     reserve_again(tables);

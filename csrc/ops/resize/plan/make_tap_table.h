@@ -1,45 +1,34 @@
 // The tap tables of an axis, and their transposes.
 #pragma once
 
+#include <limits>
+
 #include "antialias_taps.h"
 #include "area_taps.h"
 #include "interpolation_taps.h"
 
 namespace myops::resize::MYOPS_ISA {
 
-// Computes the members that follow from the taps.
+// Computes the members that follow from the taps, whose indices ascend in each output.
 template <class Real>
 void measure(TapTable<Real>& taps) {
-  taps.width = taps.output > 0 ? taps.count(0) : 0;
+  const int64_t *index = taps.index.data(), *first = taps.first.data();
+  int64_t least = std::numeric_limits<int64_t>::max(), widest = 0;
+  int64_t span = 1, low = taps.input, high = -1;
   for (int64_t o = 0; o < taps.output; ++o) {
-    if (taps.count(o) != taps.width) taps.width = 0;
-    taps.widest = std::max(taps.widest, taps.count(o));
-    if (taps.count(o) == 0) {
-      taps.has_empty = true;
-      continue;
-    }
-    const auto range = std::minmax_element(taps.index.begin() + taps.first[o],
-                                           taps.index.begin() + taps.first[o + 1]);
-    taps.span = std::max(taps.span, *range.second - *range.first + 1);
+    const int64_t begin = first[o], end = first[o + 1];
+    least = std::min(least, end - begin);
+    widest = std::max(widest, end - begin);
+    if (begin == end) continue;
+    low = std::min(low, index[begin]);
+    high = std::max(high, index[end - 1]);
+    span = std::max(span, index[end - 1] - index[begin] + 1);
   }
-  if (taps.index.empty()) return;
-  const auto range = std::minmax_element(taps.index.begin(), taps.index.end());
-  taps.low = *range.first;
-  taps.high = *range.second;
-}
-
-// The same if each output has `width` neighbours, where taps past an edge have been moved to it.
-template <class Real>
-void measure_even(int64_t width, TapTable<Real>& taps) {
-  taps.width = taps.widest = width;
-  const int64_t* index = taps.index.data();
-  int64_t low = index[0], high = low, span = 1;
-  for (int64_t o = 0; o < taps.output; ++o, index += width) {
-    low = std::min(low, index[0]);
-    high = std::max(high, index[width - 1]);
-    span = std::max(span, index[width - 1] - index[0] + 1);
-  }
-  taps.low = low, taps.high = high, taps.span = span;
+  taps.width = least == widest ? widest : 0;
+  taps.widest = widest;
+  taps.has_empty = least == 0;
+  taps.span = span;
+  if (high >= 0) taps.low = low, taps.high = high;
 }
 
 // An upper bound of the taps of an output, for memory that is charged before make_tap_table()
@@ -67,12 +56,7 @@ TapTable<Weight> make_tap_table(const Settings& settings, const Axis& axis) {
                               : InterpolationTaps<Weight>(settings, axis).make(most);
   taps.input = axis.input;
   taps.output = axis.output;
-  if (!settings.antialias && !area &&
-      static_cast<int64_t>(taps.index.size()) == axis.output * most) {
-    measure_even(most, taps);
-  } else {
-    measure(taps);
-  }
+  measure(taps);
   return taps;
 }
 

@@ -3,6 +3,7 @@
 // again. A process that was forked while another thread held the lock therefore still works.
 #include "table_cache.h"
 
+#include <array>
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
@@ -72,7 +73,7 @@ TableCache cache;
 
 }  // namespace
 
-Key::Key(const Request& request, bool channels_last, const void* maker) {
+Key key_of(const Request& request, bool channels_last, const void* maker) {
   const Settings& settings = request.settings;
   int64_t choices = 0;
   for (const auto choice :
@@ -82,51 +83,30 @@ Key::Key(const Request& request, bool channels_last, const void* maker) {
         static_cast<int>(settings.torch_arithmetic), static_cast<int>(channels_last)}) {
     choices = 8 * choices + choice;
   }
-  add(static_cast<int64_t>(reinterpret_cast<intptr_t>(maker)));
-  add(choices);
-  add(static_cast<int64_t>(request.x.size()));
-  for (const Dim& dim : request.x) add(dim.value);
-  add(static_cast<int64_t>(request.axes.size()));
-  for (const int64_t axis : request.axes) add(axis);
-  add(settings.cubic_a);
-  add(settings.extrapolation_value);
-  add(request.roi);
-  add(request.scales);
-  add(request.sizes);
-  if (too_long_) size_ = 0;
-}
-
-bool Key::operator==(const Key& other) const {
-  return size_ == other.size_ &&
-         std::memcmp(words_.data(), other.words_.data(), size_ * sizeof(int64_t)) == 0;
-}
-
-void Key::add(int64_t word) {
-  if (size_ == kWords) {
-    too_long_ = true;
-  } else {
-    words_[size_++] = word;
+  Key key{static_cast<int64_t>(reinterpret_cast<intptr_t>(maker)), choices};
+  const auto add_number = [&](double number) {
+    int64_t word = 0;
+    std::memcpy(&word, &number, sizeof word);
+    key.push_back(word);
+  };
+  key.push_back(static_cast<int64_t>(request.x.size()));
+  for (const Dim& dim : request.x) key.push_back(dim.value);
+  key.push_back(static_cast<int64_t>(request.axes.size()));
+  for (const int64_t axis : request.axes) key.push_back(axis);
+  add_number(settings.cubic_a);
+  add_number(settings.extrapolation_value);
+  for (const List* list : {&request.roi, &request.scales, &request.sizes}) {
+    key.push_back(list->present ? list->length : int64_t{0});
+    if (!list->present) continue;
+    for (const double number : *list->values) add_number(number);
   }
+  return key;
 }
 
-void Key::add(double number) {
-  int64_t word = 0;
-  std::memcpy(&word, &number, sizeof word);
-  add(word);
-}
-
-void Key::add(const List& list) {
-  add(list.present ? list.length : int64_t{0});
-  if (!list.present) return;
-  for (const double number : *list.values) add(number);
-}
-
-std::shared_ptr<const void> find_tables(const Key& key) {
-  return key.is_valid() ? cache.find(key) : nullptr;
-}
+std::shared_ptr<const void> find_tables(const Key& key) { return cache.find(key); }
 
 void store_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes) {
-  if (key.is_valid() && bytes <= kMostBytes) cache.add(key, std::move(tables), bytes);
+  if (bytes <= kMostBytes) cache.add(key, std::move(tables), bytes);
 }
 
 }  // namespace myops::resize

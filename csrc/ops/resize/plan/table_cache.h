@@ -2,35 +2,19 @@
 // the image itself, and would evict the image from the CPU's caches.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 
 #include "../spec/geometry.h"
+#include "myops/small_vector.h"
 
 namespace myops::resize {
 
-// All arguments that determine the tables of a call, as words.
-class Key {
- public:
-  // `maker`: an address that identifies the code that makes the tables.
-  Key(const Request& request, bool channels_last, const void* maker);
+// All arguments that determine the tables of a call, as words. (Of rank 5 with a roi, 31.)
+using Key = SmallVector<int64_t, 40>;
 
-  bool is_valid() const { return size_ > 0; }  // false: the arguments need too many words
-  bool operator==(const Key& other) const;
-
-  Key() = default;
-
- private:
-  void add(int64_t word);
-  void add(double number);
-  void add(const List& list);
-
-  static constexpr size_t kWords = 40;  // a request of rank 5 with a roi has 31
-  size_t size_ = 0;
-  bool too_long_ = false;
-  std::array<int64_t, kWords> words_{};
-};
+// `maker`: an address that identifies the code that makes the tables.
+Key key_of(const Request& request, bool channels_last, const void* maker);
 
 // The tables of an earlier call with this key, or null. Never blocks.
 std::shared_ptr<const void> find_tables(const Key& key);
