@@ -14,7 +14,7 @@ import torch
 import myops
 
 # Around the lengths of vectors, and some for which rows are, or are not, whole cache lines.
-LENGTHS = (1, 2, 3, 5, 8, 16, 16, 24, 33, 40, 72, 100, 128, 300)
+LENGTHS = (1, 2, 3, 5, 8, 16, 16, 24, 33, 40, 72, 100, 128, 300, 1300)
 FACTORS = (0, 0, 0.02, 0.02, 0.1, 0.24, 0.3, 0.5, 0.7, 0.9, 1, 1, 1, 1, 1.1, 2, 3.3)
 MODES = ("linear", "linear", "cubic", "area", "nearest")
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)

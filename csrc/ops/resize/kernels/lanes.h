@@ -113,19 +113,23 @@ MYOPS_INLINE void sum_lanes(const Wide* weight, int64_t places, const Wide* sour
       for (int v = 0; v < kVectors; ++v) sums[v] = fma(w, load(slab + v * L), sums[v]);
     }
   } else {
-    V parts[4][kVectors] = {};
-    for (int64_t first = 0; first < places; first += 4) {
+    for (int64_t begin = 0; begin < places; begin += kTermsTogether) {
+      const int64_t end = std::min(places, begin + kTermsTogether);
+      V parts[4][kVectors] = {};
+      for (int64_t first = begin; first < end; first += 4) {
 #pragma GCC unroll 4
-      for (int k = 0; k < 4; ++k) {
-        const Wide* slab = source + at(first + k);
-        const V w = broadcast(weight[first + k]);
+        for (int k = 0; k < 4; ++k) {
+          const Wide* slab = source + at(first + k);
+          const V w = broadcast(weight[first + k]);
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) parts[k][v] = fma(w, load(slab + v * L), parts[k][v]);
+          for (int v = 0; v < kVectors; ++v) parts[k][v] = fma(w, load(slab + v * L), parts[k][v]);
+        }
       }
-    }
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      sums[v] = (parts[0][v] + parts[2][v]) + (parts[1][v] + parts[3][v]);
+      for (int v = 0; v < kVectors; ++v) {
+        const V sum = (parts[0][v] + parts[2][v]) + (parts[1][v] + parts[3][v]);
+        sums[v] = begin == 0 ? sum : sums[v] + sum;
+      }
     }
   }
 #pragma GCC unroll 4
