@@ -184,6 +184,29 @@ def test_the_enlarged_case_of_a_quadratic_op_stays_small() -> None:
     assert 512 < max(sizes) < 4096
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_a_case_may_have_tensors_of_any_layout(dtype: torch.dtype) -> None:
+    """A compiled program has guards on views and on the order of strides."""
+    a, b = (torch.randn(2, 3, 4, 6) * 9).to(dtype), torch.arange(6).to(dtype)
+    cases = {
+        "views": (a[0], b[:]),
+        "transposed": (a[0, 0].t(), b[:4]),
+        "strided": (a[..., ::2], b[::2]),
+        "expanded": (a[:1].expand(3, 3, 4, 6), b[:1].expand(6)),
+        "channels_last": (a.to(memory_format=torch.channels_last), b),
+        "one_channel": (a[:, :1].contiguous(memory_format=torch.channels_last), b),
+    }
+    named = [Case(tensors, name=name) for name, tensors in cases.items()]
+    report = check_op(myops.my_add, named, reference=slow, only=["compile"])
+    assert all(tally.ran >= 3 for tally in report.tallies)
+
+
+def test_a_case_of_integers_has_no_gradient() -> None:
+    case = Case((torch.arange(6).reshape(2, 3), torch.arange(3)))
+    report = check_op(myops.my_add, [case], only=["dtypes", "gradients"], gradients=2)
+    assert report.idle == {"gradients": "no tensor of the case has a gradient"}
+
+
 def test_scalars_are_cases() -> None:
     """NumPy's order of a scalar adds an axis, and ONNX Runtime infers no shapes behind one."""
     scalar = Case((torch.tensor(1.5), torch.randn(3)))

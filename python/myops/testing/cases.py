@@ -108,6 +108,23 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone(memory_format=torch.preserve_format)
 
 
+def separate(case: Case, first: Case) -> Case:
+    """The call with tensors that have memory of their own, in which the axes are in the order of
+    those of `first`. torch compiles again for a view of another tensor, and for another order."""
+    return case.having(
+        [
+            torch.empty_permuted(item.shape, _order(copy_of(like)), dtype=item.dtype).copy_(item)
+            for item, like in zip(case.tensors, first.tensors, strict=True)
+        ]
+    )
+
+
+def _order(tensor: torch.Tensor) -> list[int]:
+    """The axes of a dense tensor, the outermost in memory first."""
+    strides, lengths = tensor.stride(), tensor.shape
+    return sorted(range(tensor.dim()), key=lambda axis: (-strides[axis], lengths[axis] == 1, axis))
+
+
 def identifiers(cases: Sequence[Case]) -> list[str]:
     """One name for each case, short and different from the others."""
     names: list[str] = []

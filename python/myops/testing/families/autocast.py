@@ -99,9 +99,11 @@ def _gradients(
             function = run if context else trial.tested.function
             result = function(*called.args, **called.kwargs)
         items = result if isinstance(result, (tuple, list)) else (result,)
-        loss = sum(item.sum() for item in items if item.is_floating_point())
+        sums = [item.sum() for item in items if item is not None and item.is_floating_point()]
         wanted = [item for item in leaves if item.is_floating_point()]
-        results.append(torch.autograd.grad(loss, wanted, allow_unused=True))
+        if not sums or not wanted:  # a call on integers has no gradient
+            return
+        results.append(torch.autograd.grad(sum(sums), wanted, allow_unused=True))
     trial.tally.ran += 1
     originals = [item for item in case.tensors if item.is_floating_point()]
     for place, (one, other) in enumerate(zip(*results, strict=True)):

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from myops.testing import variations
 from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import CallOutcome, refusal
-from myops.testing.cases import Case, copy_of
+from myops.testing.cases import Case, copy_of, separate
 from myops.testing.derivatives import leaves_of
 from myops.testing.families.gradients import backward_calls
 from myops.testing.op_under_test import DispatcherCalls, Seen
@@ -187,7 +187,7 @@ def compiled(trial: Trial) -> None:
     )
     places = trial.differentiable() if trial.settings.gradients else []
     for label, case in [("", trial.case), *other_lengths(trial)]:
-        ran, leaves = leaves_of(case, places)
+        ran, leaves = leaves_of(separate(case, trial.case), places)
         try:
             # Otherwise lengths that happen to be equal would cause another compilation.
             apart = symbolic_settings.patch(use_duck_shape=False)  # type: ignore[attr-defined]
