@@ -19,7 +19,7 @@ from onnx import numpy_helper
 from myops import _description, _dtypes, _libraries, _shape_rule
 from myops._description import Dim, OpInfo, OutputInfo
 from myops._names import choose
-from myops.onnx import module_paths
+from myops.onnx import module_paths, rule_mistakes
 from myops.onnx.arrays import Array
 from myops.onnx.graph import files, inner_graphs, scopes, storage, structure
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto, node_attributes
@@ -82,6 +82,7 @@ class Builder:
         self.site = site
         self.opset = opset
         self.hints = hints or self
+        self.rule = "standard"  # the function that adds the nodes, for errors
         self.nodes: list[onnx.NodeProto] = []
         self._fresh = fresh
         self._prefix = prefix
@@ -96,9 +97,8 @@ class Builder:
             attributes: Python values; None and empty lists are not written. The names in a graph
                 (for example the body of a Scan) are made unique.
         """
-        given = [item if isinstance(item, str) else item.name for item in inputs]
-        while given and not given[-1]:
-            given.pop()
+        rule_mistakes.check_operator(self, op_type)
+        given = rule_mistakes.input_names(self, op_type, inputs)
         hint = f"{self._prefix}/{op_type}" if self._prefix else op_type
         names = [self._fresh(hint) for _ in range(outputs)]
         written = {
@@ -153,10 +153,17 @@ class Builder:
 
     def input(self, name: str) -> str:
         """The graph name of an input of the op; "" when it is left out."""
-        return self.site.inputs[self._place(name)]
+        return self.site.inputs[self._place(name, "input")]
 
     def inputs(self, name: str) -> list[str]:
         """The graph names of a variadic input, one for each tensor."""
+        if not self._is_list(name):
+            self._place(name, "inputs")  # refuses a name that the op does not have
+            rule_mistakes.refuse(
+                self,
+                f"g.inputs({name!r}): got an input of one tensor, expected a variadic one; "
+                f"g.input({name!r}) is its name",
+            )
         declared = [item.name for item in self.site.info.inputs]
         pairs = zip(declared, self.site.inputs, strict=True)
         return [used for item, used in pairs if re.fullmatch(rf"{name}_\d+", item)]
@@ -164,11 +171,20 @@ class Builder:
     def attribute(self, name: str) -> Any:
         """The value of an attribute: the node's, or the default; None for an optional one that
         the node does not have."""
+        known = [item.name for item in self.site.info.attributes]
+        rule_mistakes.check_name(self, "g.attribute", name, known)
         return self.site.attributes[name]
 
     def dtype(self, name: str) -> np.dtype:
         """The dtype of an input that is present."""
-        known = self.site.dtypes[self._place(name)]
+        place = self._place(name, "dtype")
+        known = self.site.dtypes[place]
+        if known is None and not self.site.inputs[place]:
+            rule_mistakes.refuse(
+                self,
+                f"g.dtype({name!r}): got an input that the call leaves out, expected one that is "
+                f"present: ask `if g.input({name!r}):` before",
+            )
         if known is None:
             self.refuse(
                 f"the dtype of {name} is unknown",
@@ -178,11 +194,11 @@ class Builder:
 
     def shape(self, name: str) -> list[Dim] | None:
         """Lengths, names and None of an input; None when its rank is unknown."""
-        return self.site.shapes[self._place(name)]
+        return self.site.shapes[self._place(name, "shape")]
 
     def value(self, name: str) -> np.ndarray | None:
         """The content of an input that is a constant; None otherwise."""
-        return self.site.values[self._place(name)]
+        return self.site.values[self._place(name, "value")]
 
     def refuse(self, reason: str, remedy: str = "") -> NoReturn:
         """Raises LoweringError: this opset cannot express the node, because of `reason`."""
@@ -191,9 +207,17 @@ class Builder:
             + (f" {remedy}" if remedy else "")
         )
 
-    def _place(self, name: str) -> int:
+    def _is_list(self, name: str) -> bool:
+        """Whether it is a variadic input, whose tensors have names with numbers here."""
         names = [item.name for item in self.site.info.inputs]
-        return names.index(name if name in names else f"{name}_0")  # the first of a list
+        return name not in names and f"{name}_0" in names
+
+    def _place(self, name: str, asked: str) -> int:
+        names = [item.name for item in self.site.info.inputs]
+        if self._is_list(name):
+            name = f"{name}_0"  # the first of a list
+        rule_mistakes.check_name(self, f"g.{asked}", name, names)
+        return names.index(name)
 
 
 def standard_hook(info: OpInfo) -> Callable[[Builder], list[str]] | None:
@@ -254,8 +278,10 @@ def write(
     hook = form or standard_hook(info)
     if hook is None:
         builder.refuse(f"the op {info.name} has no standard form")
+    builder.rule = "standard" if form is None else "upgrade"
+    names = rule_mistakes.output_names(builder, hook(builder))
     padded = [*outputs, *[""] * (len(info.outputs) - len(outputs))]
-    for output, made, wanted in zip(info.outputs, hook(builder), padded, strict=True):
+    for output, made, wanted in zip(info.outputs, names, padded, strict=True):
         if wanted and not made:  # left out, and named all the same
             made = _empty(builder, output)
         if wanted:

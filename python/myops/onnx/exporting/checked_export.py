@@ -124,7 +124,7 @@ def _made(task: ExportTask, exporter: str) -> onnx.ModelProto:
     )  # fmt: skip
     if not files.is_large(proto):
         try:
-            finishing.refuse_invalid(proto)
+            finishing.refuse_invalid(proto, written)
         except finishing.InvalidModelError as error:
             where = guards.origin_of_failure(exported, error)
             raise finishing.InvalidModelError(f"{error} {where}".rstrip()) from error.__cause__

@@ -14,11 +14,12 @@ _BFLOAT16 = onnx.TensorProto.BFLOAT16
 
 
 class InvalidModelError(RuntimeError):
-    """What torch's exporter wrote is no ONNX model."""
+    """What torch's exporter or `standard` of an op wrote is no ONNX model."""
 
 
-def refuse_invalid(model: onnx.ModelProto) -> None:
-    """Refuses a model of torch's exporter that onnx.checker refuses.
+def refuse_invalid(model: onnx.ModelProto, written: onnx.ModelProto) -> None:
+    """Refuses a model that onnx.checker refuses. `written` is what torch's exporter made, before
+    the nodes of op libraries were written in standard ones.
 
     Raises:
         InvalidModelError: With what is wrong with it, and what to do where bfloat16 is the reason.
@@ -29,9 +30,18 @@ def refuse_invalid(model: onnx.ModelProto) -> None:
         lines = [line for line in str(error).splitlines() if line.strip()]
         said = lines[0].removeprefix("[ShapeInferenceError] ").rstrip(".")
         advice = _about_bfloat16(model)
+        by_torch = " that torch's exporter wrote" if _is_invalid(written) else ""
         raise InvalidModelError(
-            f"export: the model that torch's exporter wrote is not valid ONNX: {said}.{advice}"
+            f"export: the model{by_torch} is not valid ONNX: {said}.{advice}"
         ) from error
+
+
+def _is_invalid(model: onnx.ModelProto) -> bool:
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError):
+        return True
+    return False
 
 
 def _about_bfloat16(model: onnx.ModelProto) -> str:

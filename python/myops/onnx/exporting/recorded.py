@@ -23,8 +23,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+import myops
+
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
-_MYOPS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_MYOPS = os.path.dirname(os.path.abspath(myops.__file__))
 _PYTHON = os.path.dirname(os.path.abspath(contextlib.__file__))
 _EXPORTERS = ("onnxscript", "onnx_ir", "sympy", "numpy")
 _READS = {

@@ -10,7 +10,7 @@ import onnx
 import torch
 
 from myops.onnx.exporting.recorded import SourceLine, last_place, traced_place
-from myops.onnx.guards import _advice
+from myops.onnx.guards import _advice, _op_rules
 from myops.onnx.guards._difference import OutputDifference
 from myops.onnx.guards._exported import Exported, runnable, unchanged
 
@@ -72,6 +72,10 @@ def _said(exported: Exported, node: onnx.NodeProto, start: str) -> str:
     operator = f"{call.group(1)}::{call.group(2)}" if call else ""
     title = f"{node.domain}::" if node.domain not in ("", "ai.onnx") else ""
     told = f"{start} the node {title}{node.op_type} {node.name or node.output[0]!r}"
+    info = _op_rules.op_behind(exported, node)
+    if info is not None:
+        at = f" for the call at {place}" if place is not None else ""
+        return f"{told}, which {_op_rules.title(info)} wrote{at}. {_op_rules.ADVICE}"
     if place is not None:
         told += f", which stands for {operator or 'a call'} at {place}"
     elif operator:

@@ -10,7 +10,7 @@ from typing import Any
 
 from myops.onnx.exporting.inputs import Slot
 from myops.onnx.graph import scopes
-from myops.onnx.guards import _advice, frozen_length
+from myops.onnx.guards import _advice, _op_rules, frozen_length
 from myops.onnx.guards._changes import other_values
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
@@ -63,14 +63,14 @@ def _check_runs(exported: Exported, slot: Slot, base: list[Any] | None) -> None:
             raise ExportCheckError(
                 NAME,
                 f"with another value of {slot.name!r} PyTorch runs, but the exported model fails, "
-                f"so part of it depends on the example's value: {error}.{_told(exported, slot)}",
+                f"so part of it depends on the example's value: {error}. "
+                f"{_advice_for(exported, slot)}",
             ) from error
         if compare(base, got) is None:
             raise ExportCheckError(
                 NAME,
                 f"another value of {slot.name!r} changes the result in PyTorch, but not that of "
-                f"the exported model: the value of the example was built in."
-                f"{_told(exported, slot)}",
+                f"the exported model: {_told(exported, slot)}",
             )
         exported.pairs.append((slot.name, value, wanted, got))
         return
@@ -102,21 +102,27 @@ def _leads_to_output(exported: Exported, name: str) -> bool:
 def _missing(exported: Exported, slot: Slot) -> str:
     return (
         f"the result in PyTorch depends on {slot.name!r}, but the exported model has no such "
-        f"input: the value of the example was built in.{_told(exported, slot)}"
+        f"input: {_told(exported, slot)}"
     )
 
 
 def _told(exported: Exported, slot: Slot) -> str:
+    """Where an input was lost, and what to do about it."""
+    by_op = _op_rules.where_lost(exported, slot.name)
+    return by_op or f"the value of the example was built in. {_advice_for(exported, slot)}"
+
+
+def _advice_for(exported: Exported, slot: Slot) -> str:
     """What to do about an input that was built in."""
     if slot.number is not None:
         return (
-            f" forward computes with {slot.parameter!r} in Python. If it is meant to be fixed, say "
+            f"forward computes with {slot.parameter!r} in Python. If it is meant to be fixed, say "
             f"so: constants=[{slot.parameter!r}]."
         )
     reads = "reads it into Python: .item(), int(), float(), .numpy(), an if, a Python loop"
     script = ", or torch.jit.script the module" if exported.exporter == "torchscript" else ""
     where = _advice.of_reads(exported) or f"Look for the place where forward {reads}."
     return (
-        f" {where} Compute with the tensor instead{script}. For an enlargement by a factor: "
+        f"{where} Compute with the tensor instead{script}. For an enlargement by a factor: "
         "myops.interpolate takes the factor as a tensor."
     )
