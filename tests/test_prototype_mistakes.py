@@ -188,3 +188,46 @@ def test_calls_on_arrays() -> None:
             call(np.ma.masked_less(x, 0))
     upper = made(lambda x: np.array([item.upper() for item in x], object), types={"T": ["string"]})
     assert upper.numpy(np.array(["a", "b"])).tolist() == ["A", "B"]
+
+
+def _flagged(x: Any, *, flag: bool, perhaps: bool | None) -> Any:
+    return x * 2 if flag or perhaps else x
+
+
+flagged = made(
+    _flagged,
+    attributes=[
+        myops.Attribute("flag", False, "."),
+        myops.Attribute("perhaps", None, ".", optional=True, type="bool"),
+    ],
+    backward=lambda ctx, grad: grad,
+)
+WAYS: dict[str, Callable[..., Any]] = {
+    "torch": lambda x, **given: flagged(x, **given),
+    "gradient": lambda x, **given: flagged(x.requires_grad_(), **given),
+    "vmap": lambda x, **given: torch.func.vmap(lambda row: flagged(row, **given))(x),
+    "compiled": lambda x, **given: torch.compile(
+        lambda y: flagged(y, **given), fullgraph=True, backend="eager"
+    )(x),
+    "numpy": lambda x, **given: flagged.numpy(x.numpy(), **given),
+    "kernel": lambda x, **given: myops.ops.resize._resize(
+        x, None, None, np.array([3, 4]), **{"antialias": value for value in given.values()}
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("value", [None, 2, -1, "yes"])
+def test_a_bool_is_nothing_else(value: Any, way: str) -> None:
+    """torch's dispatcher takes None for False, and any number for True."""
+    with pytest.raises((RuntimeError, ValueError), match=f"(flag|antialias): got {value!r}, expec"):
+        WAYS[way](torch.ones(2, 3), flag=value)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "kernel"])
+def test_what_stands_for_a_bool(way: str) -> None:
+    for given in ({"flag": 1}, {"flag": True}, {"flag": 0, "perhaps": 1}):
+        assert WAYS[way](torch.ones(2, 3), **given)[0, 0] == 2
+    assert WAYS[way](torch.ones(2, 3), flag=0, perhaps=None)[0, 0] == 1
+    with pytest.raises((RuntimeError, ValueError), match="perhaps: got 2, expected bool"):
+        WAYS[way](torch.ones(2, 3), perhaps=2)

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from myops import _dtypes, _numpy
 
 DOMAIN: str = _numpy.DOMAIN
@@ -243,6 +245,25 @@ class OpInfo:
             f"{self.name}: {item.name}: got nothing, expected {KINDS[item.type]}: the attribute is "
             "required"
         )
+
+    def wrong_flag(self, attributes: Mapping[str, Any]) -> str:
+        """The message for a call that gives a bool attribute something else; "" if none does.
+
+        torch's dispatcher takes None, and any number, for a bool. 0 and 1 are what ONNX has.
+        """
+        for item in self.attributes:
+            if item.type != "bool" or item.name not in attributes:
+                continue
+            value = attributes[item.name]
+            absent = value is None and (item.optional or item.required)  # see `missing`
+            if isinstance(value, (int, np.integer)) and value not in (0, 1):
+                value = int(value)  # may be symbolic while torch.compile traces
+            elif isinstance(value, (float, np.floating)):
+                value = float(value)
+            elif absent or not (value is None or isinstance(value, (str, list, tuple))):
+                continue
+            return f"{self.name}: {item.name}: got {value!r}, expected bool"
+        return ""
 
     @property
     def has_values(self) -> bool:

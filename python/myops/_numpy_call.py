@@ -40,6 +40,9 @@ def call(
         [12.0, 24.0]
     """
     info = OPS[op] if isinstance(op, str) else op
+    wrong = info.wrong_flag(attributes or {})
+    if wrong:
+        raise ValueError(wrong)
     given, declared = inputs, info.inputs
     if not info.is_plain:
         if info.is_variadic and not isinstance(inputs[-1], (list, tuple)):

@@ -61,6 +61,7 @@ class TorchOp:
         self._left_out = _left_out(info)
         self._may_lack_all = all(item.optional for item in info.inputs)
         self._requires = any(item.required for item in info.attributes)
+        self._flags = any(item.type == "bool" for item in info.attributes)
         self._lists_of_texts = [a.name for a in info.attributes if a.type == "strings"]
         gradient = autograd.checked(info, backward)
         self.function = autograd.function_of(self, save, gradient, jvp, vmap)
@@ -154,6 +155,8 @@ class TorchOp:
         """A call for which a fast call is not possible."""
         if self._may_lack_all:
             self._refuse_nothing(inputs)
+        if self._flags:  # a fast call takes nothing but True and False
+            self._refuse_flags(attributes)
         if self._writes or torch.compiler.is_compiling():
             return self._dispatch(inputs, out, attributes)
         if self._requires:
@@ -216,6 +219,8 @@ class TorchOp:
             self._refuse_texts(inputs)
         if self._requires:
             self._refuse_missing(attributes)
+        if self._flags:
+            self._refuse_flags(attributes)
         if out is None:
             return self.overload(inputs)(*inputs, **attributes)
         if not self._written:
@@ -265,6 +270,11 @@ class TorchOp:
         missing = self.info.missing(attributes)
         if missing:
             raise RuntimeError(missing)
+
+    def _refuse_flags(self, attributes: dict[str, Any]) -> None:
+        wrong = self.info.wrong_flag(attributes)
+        if wrong:
+            raise RuntimeError(wrong)
 
     def _refuse_texts(self, inputs: Inputs) -> None:
         for declared, item in zip(self.info.inputs, inputs, strict=False):
