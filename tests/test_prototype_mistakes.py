@@ -93,6 +93,12 @@ DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {"inputs": ["x"]},
         r"inputs: got 'x', expected a list of myops.Input\(name, type, doc\)",
     ),
+    "backward_as_name": (
+        {"backward": "soft_clip_backward"},
+        "backward: got 'soft_clip_backward', expected a function: only an op in C",
+    ),
+    "jvp_as_name": ({"jvp": "name"}, "jvp: got 'name', expected a function"),
+    "standard_as_name": ({"standard": ["Mul"]}, r"standard: got \['Mul'\], expected a function"),
     "doc": ({"doc": "\udc80"}, "doc: got .*, expected text that UTF-8 can encode"),
 }
 
@@ -140,6 +146,67 @@ def test_a_rule_with_symbolic_lengths() -> None:
         torch.export.export(Model(), (torch.ones(4, 3),), dynamic_shapes=dynamic)
 
 
+@pytest.mark.parametrize("length", [0.5, "n"])
+def test_a_length_that_is_none_is_named_where_lengths_are_symbolic(length: Any) -> None:
+    def rule(inputs: Any, attributes: Any) -> Any:
+        return [[inputs[0].shape[0] / 2 if length == 0.5 else length, inputs[0].shape[1]]]
+
+    compiled = torch.compile(made(shape=rule), backend="eager", fullgraph=True, dynamic=True)
+    with pytest.raises(RuntimeError, match=f"shape: got the length .*{LENGTH}"):
+        compiled(torch.ones(5, 3))
+
+
+def test_a_float_that_is_whole_is_a_length() -> None:
+    op = made(lambda x: x[:2], shape=lambda inputs, _: [[2.0, inputs[0].shape[1]]])
+    for call in (op, torch.compile(op, backend="eager", fullgraph=True, dynamic=True)):
+        assert call(torch.ones(5, 3)).shape == (2, 3)
+
+
+TWO: dict[str, Any] = {
+    "types": {"T": ["float32"], "B": ["bool"]},
+    "outputs": [myops.Output("y", "T", "."), myops.Output("b", "B", ".")],
+    "shape": "S... -> S..., S...",
+    "backward": lambda ctx, grad, _: grad,
+}
+TANGENTS = {
+    "one_of_two": (TWO, lambda ctx, t: t, "got 1 tangents, expected 2: one or None for each of y"),
+    "two_of_one": ({}, lambda ctx, t: (t, t), "got 2 tangents, expected 1: one or None"),
+}
+
+
+@pytest.mark.parametrize("mistake", TANGENTS)
+def test_mistakes_in_jvp_are_named(mistake: str) -> None:
+    settings, jvp, text = TANGENTS[mistake]
+    op = made(lambda x: (x, x > 0) if settings else x, jvp=jvp, **settings)
+    with pytest.raises(RuntimeError, match=f"{op.__name__}: jvp: {text}"):
+        torch.func.jvp(op, (torch.ones(2),), (torch.ones(2),))
+
+
+EXPECTED = r"from the rule, expected \(outputs, out_dims\)"
+BATCHES: dict[str, tuple[dict[str, Any], Any]] = {
+    "no_dims": ({}, lambda op, x: op(x)),
+    "no_dims_of_two": (TWO, lambda op, x: op(x)),
+    "nothing": ({}, lambda op, x: None),
+    "three": ({}, lambda op, x: (op(x), 0, 0)),
+    "text": ({}, lambda op, x: (op(x), "0")),
+    "few_outputs": (TWO, lambda op, x: (op(x)[:1], (0,))),
+    "few_dims": (TWO, lambda op, x: (op(x), (0,))),
+}
+
+
+@pytest.mark.parametrize("mistake", BATCHES)
+def test_mistakes_in_vmap_are_named(mistake: str) -> None:
+    settings, rule = BATCHES[mistake]
+    op = made(
+        lambda x: (x, x > 0) if settings else x,
+        vmap=lambda op, info, in_dims, inputs, attributes: rule(op, inputs[0]),
+        **settings,
+    )
+    for call in (op, getattr(torch.ops.mistakes, op.__name__)):
+        with pytest.raises(RuntimeError, match=f"{op.__name__}: vmap: got .* {EXPECTED}"):
+            torch.func.vmap(call)(torch.ones(3, 2))
+
+
 RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "complex": (lambda x: x * 1j, "y: got dtype complex64 from the function, expected float32"),
     "shape": (lambda x: x[:1], r"y: got shape \[1, 3\] from the function, expected \[2, 3\]"),
@@ -148,6 +215,14 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "masked": (
         lambda x: np.ma.masked_less(x, 0),
         r"y: got a masked array from the function, expected an array without a mask: give .*filled",
+    ),
+    "raises": (
+        lambda x: int("abc"),
+        "mistaken_.*: the function raised ValueError: invalid literal for int",
+    ),
+    "singular": (
+        lambda x: np.linalg.inv(np.zeros((2, 2))),
+        "mistaken_.*: the function raised LinAlgError: Singular matrix",
     ),
     "objects": (lambda x: x.astype(object), "y: got dtype object from the function"),
 }
@@ -211,7 +286,7 @@ WAYS: dict[str, Callable[..., Any]] = {
     )(x),
     "numpy": lambda x, **given: flagged.numpy(x.numpy(), **given),
     "kernel": lambda x, **given: myops.ops.resize._resize(
-        x, None, None, np.array([3, 4]), **{"antialias": value for value in given.values()}
+        x, None, None, np.array([3, 4]), antialias=given["flag"]
     ),
 }
 

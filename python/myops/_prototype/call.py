@@ -58,7 +58,13 @@ class Native:
                 settings["seed"] = settings["seed"] if key is None else int(key[0])
             if self._fixed < len(self._decide):
                 arrays = [*arrays[: self._fixed], arrays[self._fixed :]]
-            results = self._function(*arrays, **settings)
+            try:
+                results = self._function(*arrays, **settings)
+            except ValueError as error:
+                if str(error).startswith(f"{self._name}: "):  # its own refusal of the call
+                    raise
+                said = f"{type(error).__name__}: {error}"
+                raise ValueError(f"{self._name}: the function raised {said}") from error
             results = results if isinstance(results, (tuple, list)) else (results,)
             if len(results) != len(outputs):
                 self._refuse("the function", f"{len(results)} results", str(len(outputs)))

@@ -158,6 +158,7 @@ def prototype(
     rules = {"shape": function_rule, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
              "standard": standard, "quantized": quantized, "upgrade": upgrade}  # fmt: skip
     given = {kind: rule for kind, rule in rules.items() if rule is not None}
+    _check_rules(name, given)
     fixed = len(inputs) - 1 if inputs and inputs[-1].variadic else None
     op = _numpy.Op(description, shape_rule.rule(function_rule, name, len(outputs), fixed))
     before = _defined.get((domain, name))
@@ -320,6 +321,18 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
     for name in names:
         expect(re.fullmatch(identifier, name), "the name of an argument", name, "an identifier")
         expect(names.count(name) == 1, "names", name, "each name once")
+
+
+def _check_rules(name: str, rules: Mapping[str, Any]) -> None:
+    for kind, rule in rules.items():
+        if kind == "backward" and isinstance(rule, str):
+            raise ValueError(
+                f"prototype {name}: backward: got {rule!r}, expected a function: only an op in C++ "
+                "names the op that computes its gradient (backward_of). Call that op in "
+                "backward(ctx, *grads), and keep what it needs in save"
+            )
+        if not callable(rule):
+            raise ValueError(f"prototype {name}: {kind}: got {rule!r}, expected a function")
 
 
 def _elements(default: Any) -> Sequence[Any]:

@@ -179,14 +179,22 @@ def function_of(
                 f"{op.info.namespace}.{op.info.name} has no derivative in forward mode. Take it in "
                 "reverse mode: torch.func.vjp, torch.func.jacrev."
             )
-        return jvp(ctx, *split(tangents)[0])
+        found = jvp(ctx, *split(tangents)[0])
+        count = len(found) if isinstance(found, (tuple, list)) else 1
+        if count != len(op.info.outputs):
+            raise RuntimeError(
+                f"{op.info.name}: jvp: got {count} tangents, expected {len(op.info.outputs)}: one "
+                "or None for each of " + ", ".join(item.name for item in op.info.outputs)
+            )
+        return found
 
     def run_vmap(info: Any, in_dims: Any, *flat: Any) -> Any:
         inputs, attributes = split(flat)
         rule = vmap or batching.unrolled
         # The arguments of a random op contain its key or seed here.
         called = batching.Decided(op) if op.info.random else op
-        return rule(called, info, split(in_dims)[0], inputs, attributes)
+        found = rule(called, info, split(in_dims)[0], inputs, attributes)
+        return batching.checked(op.info, found)
 
     def symbolic(g: Any, *flat: Any) -> Any:
         from myops.onnx.symbolics.symbolic import emit

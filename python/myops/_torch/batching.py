@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from myops._description import InputInfo
+from myops._description import InputInfo, OpInfo
 
 
 class Dispatched:
@@ -33,6 +33,35 @@ class Decided:
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
         return self._op.call(inputs, attributes)
+
+
+def checked(info: OpInfo, found: Any) -> tuple[Any, Any]:
+    """What a vmap rule returned, if it is (outputs, out_dims)."""
+
+    def is_dim(item: Any) -> bool:
+        return item is None or isinstance(item, int)
+
+    count = len(info.outputs)
+    good = isinstance(found, (tuple, list)) and len(found) == 2
+    if good:
+        outputs, dims = found
+        listed = isinstance(outputs, (tuple, list))
+        good = (len(outputs) if listed else 1) == count
+        several = listed and isinstance(dims, (tuple, list)) and len(dims) == count
+        good = good and (is_dim(dims) or (several and all(map(is_dim, dims))))
+    if not good:
+        several = ", each a tuple of " + str(count) if count > 1 else ""
+        raise RuntimeError(
+            f"{info.name}: vmap: got {_told(found)} from the rule, expected (outputs, out_dims)"
+            f"{several}: the axis of the batch in each output, or None"
+        )
+    return outputs, dims
+
+
+def _told(item: Any) -> str:
+    if isinstance(item, (tuple, list)):
+        return f"({', '.join(map(_told, item))})"
+    return f"a tensor of shape {list(item.shape)}" if isinstance(item, torch.Tensor) else repr(item)
 
 
 def unrolled(

@@ -362,8 +362,9 @@ def _make_vmap(op: TorchOp, overload: Any, vmap: Callable[..., Any] | None) -> C
         dims = [*in_dims[: len(inputs)], *[None] * (len(padded) - len(inputs))]
         if op.info.is_variadic and dims[-1] is None:
             dims[-1] = [None] * len(padded[-1])
-        return (vmap or batching.unrolled)(
+        found = (vmap or batching.unrolled)(
             batching.Dispatched(op), info, dims, padded, autograd.given(attributes)
         )
+        return batching.checked(op.info, found)
 
     return rule

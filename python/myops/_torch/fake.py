@@ -50,6 +50,10 @@ class FakeKernel:
                     f"{self._info.name}: shape: got {shapes!r} from the rule, expected a list with "
                     f"the list of the lengths of each output, of {len(self._info.outputs)}"
                 )
+            shapes = [
+                shape if shape is None else [self._length(length) for length in shape]
+                for shape in shapes
+            ]
             wanted = self._info.present(padded, attributes)
             shapes = [
                 shape if is_wanted else [0] for is_wanted, shape in zip(wanted, shapes, strict=True)
@@ -59,6 +63,17 @@ class FakeKernel:
         if not outputs:
             return None
         return outputs if len(outputs) > 1 else outputs[0]
+
+    def _length(self, length: Any) -> Any:
+        """A length for a tensor. `_prototype/shape_rule.py` takes and refuses the same."""
+        if isinstance(length, float) and length.is_integer() and length >= 0:
+            return int(length)
+        if isinstance(length, (float, torch.SymFloat, str)):
+            raise RuntimeError(
+                f"{self._info.name}: shape: got the length {length!r} from the rule, expected an "
+                "integer from 0 on; of lengths, // is one and / is none"
+            )
+        return length
 
     def _padded(self, inputs: Inputs) -> list[Any]:
         """The dispatcher leaves out trailing arguments that have their default value."""
