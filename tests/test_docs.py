@@ -18,6 +18,7 @@ import myops.onnx
 import myops.testing.cases
 import myops.testing.suite
 from myops import _description
+from myops.onnx import arrays, lowering
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,6 +50,19 @@ def test_code_blocks_of_the_pages_run(
         for block in blocks(page):
             exec(compile(block, page, "exec"), names)
     assert (tmp_path / written).exists()
+
+
+def test_the_page_on_ops_names_all_that_writes_a_standard_form() -> None:
+    page = (ROOT / "docs" / "your_own_op.md").read_text()
+    methods = [name for name in vars(lowering.Builder) if not name.startswith("_")]
+    for name in (*methods, "opset", "hints"):
+        assert re.search(rf"^\| `g\.{name}\b", page, re.MULTILINE), name
+    for name in arrays.__all__:
+        if name != "Array":
+            assert re.search(rf"^\| `{name}\(", page, re.MULTILINE), name
+    for name in vars(arrays.Array):
+        if not name.startswith("_"):
+            assert f"`{name}`" in page, name
 
 
 def test_code_blocks_of_the_export_page_run(tmp_path: Path) -> None:

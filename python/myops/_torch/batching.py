@@ -50,10 +50,10 @@ def checked(info: OpInfo, found: Any) -> tuple[Any, Any]:
         several = listed and isinstance(dims, (tuple, list)) and len(dims) == count
         good = good and (is_dim(dims) or (several and all(map(is_dim, dims))))
     if not good:
-        several = ", each a tuple of " + str(count) if count > 1 else ""
+        each = ", each a tuple of " + str(count) if count > 1 else ""
         raise RuntimeError(
             f"{info.name}: vmap: got {_told(found)} from the rule, expected (outputs, out_dims)"
-            f"{several}: the axis of the batch in each output, or None"
+            f"{each}: the axis of the batch in each output, or None"
         )
     return outputs, dims
 
