@@ -201,13 +201,14 @@ class Library:
                 name of an op that C++ describes with `backward_of`: it is called with the
                 gradients, inputs and attributes, and there is nothing to save. The op is then
                 differentiable once.
-            jvp: `jvp(ctx, *tangents)` returns the tangent of the output, for forward-mode
-                differentiation; a tangent is None where the input has none.
-            vmap: `vmap(op, info, in_dims, inputs, attributes)` returns (outputs, out_dims); without
-                it the batch is unrolled.
-            standard: `standard(g)` writes the op in standard ONNX nodes and returns the names of
-                its outputs; `g` is a `myops.onnx.lowering.Builder`. Exported models then run in
-                runtimes without the library, and `myops.onnx.lower` knows the op.
+            jvp: `jvp(ctx, *tangents)` returns the tangent of the output, or a tuple with one for
+                each, for forward-mode differentiation; a tangent is None where the input has none,
+                and for outputs of ints and bools.
+            vmap: `vmap(op, info, in_dims, inputs, attributes)` returns (outputs, out_dims), where
+                out_dims has the axis of the batch in each output; without it the batch is unrolled.
+            standard: `standard(g)` writes the op in standard ONNX nodes and returns a list with one
+                name for each output; `g` is a `myops.onnx.lowering.Builder`. Exported models then
+                run in runtimes without the library, and `myops.onnx.lower` knows the op.
             quantized: `quantized(attributes)` says what the op is on integers q that stand for
                 (q - zero_point) * scale: {output: input} for each output whose integers have
                 scale and zero point of that input; {} where the op needs the numbers themselves.

@@ -152,7 +152,7 @@ class Builder:
         return self.op("Cast", name, to=onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
 
     def input(self, name: str) -> str:
-        """The graph name of an input of the op; "" when it is left out."""
+        """The graph name of an input, of a variadic one the first; "" if it is left out."""
         return self.site.inputs[self._place(name, "input")]
 
     def inputs(self, name: str) -> list[str]:
@@ -176,7 +176,7 @@ class Builder:
         return self.site.attributes[name]
 
     def dtype(self, name: str) -> np.dtype:
-        """The dtype of an input that is present."""
+        """The dtype of an input that is present; asking for another is an error."""
         place = self._place(name, "dtype")
         known = self.site.dtypes[place]
         if known is None and not self.site.inputs[place]:
@@ -193,11 +193,11 @@ class Builder:
         return _dtypes.numpy_dtype(known)
 
     def shape(self, name: str) -> list[Dim] | None:
-        """Lengths, names and None of an input; None when its rank is unknown."""
+        """Lengths, names and None of an input; None if its rank is unknown or it is left out."""
         return self.site.shapes[self._place(name, "shape")]
 
     def value(self, name: str) -> np.ndarray | None:
-        """The content of an input that is a constant; None otherwise."""
+        """The content of an input that is a constant; None otherwise, also if it is left out."""
         return self.site.values[self._place(name, "value")]
 
     def refuse(self, reason: str, remedy: str = "") -> NoReturn:
