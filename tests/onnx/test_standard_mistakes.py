@@ -166,6 +166,21 @@ def test_an_input_that_the_rule_does_not_use_is_named(exporter: str, target: str
         )  # fmt: skip
 
 
+def test_an_input_that_the_rule_uses_for_another_output_only() -> None:
+    op = made(
+        lambda g: [product(g), g.op("Relu", g.input("w"))],
+        function=lambda x, w, *, k: (x * k + w, w.clip(0)),
+        outputs=[myops.Output("y", "T", "."), myops.Output("z", "T", ".")],
+        shape=lambda inputs, attributes: [inputs[0].shape] * 2,
+    )
+    for exporter in ("dynamo", "torchscript"):
+        with pytest.raises(ExportCheckError, match="does not use the input 'w' for y"):
+            export(
+                Model(lambda *inputs: op(*inputs)[0]), (torch.randn(2, 3), torch.randn(2, 3)),
+                exporter=exporter, opset_version=18, target="onnx",
+            )  # fmt: skip
+
+
 def test_a_rule_of_an_upgrade_is_named_so() -> None:
     first = made(lambda g: [product(g)], onnx_type="Upgraded", upgrade=lambda g: None)
     made(lambda g: [product(g)], onnx_type="Upgraded", since_version=2)

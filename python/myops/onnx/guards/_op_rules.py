@@ -43,16 +43,23 @@ def op_behind(exported: Exported, node: onnx.NodeProto) -> OpInfo | None:
 def where_lost(exported: Exported, name: str) -> str:
     """The op whose `standard` leaves an input unused that depends on this input of the model, as a
     sentence; "" if there is none."""
-    before, after = _reached(exported.written, name), _reached(exported.final, name)
+    after = _reached(exported.final, name)
+    results = {item.name for item in exported.written.graph.output}
     for node in exported.written.graph.node:
         info = scopes.op_of(node)
         places = [number for number, item in enumerate(node.input) if item in after]
-        lost = before.intersection(node.output) and not after.intersection(node.output)
-        if info is not None and places and lost:
+        if info is None or not places:
+            continue
+        lost = [
+            declared.name
+            for declared, output in zip(info.outputs, node.output, strict=False)
+            if output and output not in after and results & _reached(exported.written, output)
+        ]
+        if lost:
             inputs = ", ".join(repr(info.inputs[place].name) for place in places)
             return (
                 f"{title(info)}, which wrote the node {node.name or node.output[0]!r} in standard "
-                f"nodes, does not use the input {inputs}. {ADVICE}"
+                f"nodes, does not use the input {inputs} for {', '.join(lost)}. {ADVICE}"
             )
     return ""
 

@@ -108,7 +108,7 @@ def _missing(exported: Exported, slot: Slot) -> str:
 
 def _told(exported: Exported, slot: Slot) -> str:
     """Where an input was lost, and what to do about it."""
-    by_op = _op_rules.where_lost(exported, slot.name)
+    by_op = "" if slot.number is not None else _op_rules.where_lost(exported, slot.name)
     return by_op or f"the value of the example was built in. {_advice_for(exported, slot)}"
 
 
