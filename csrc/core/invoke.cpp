@@ -62,22 +62,46 @@ void check_inputs(const Op& op, const ShapeContext& context) {
   if (!any) fail(op.name, op.inputs[0].name, "no input at all", "a tensor for at least one input");
 }
 
-// The output's lengths as integers; -1 for one that the kernel decides. All input lengths were
-// known to the rule, so all others must be known too.
-Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
-  const std::optional<Dims>& dims = context.output(index);
-  Shape shape;
-  if (dims) {
-    shape.reserve(dims->size());
-    for (const Dim& dim : *dims) {
-      if (!dim.known() && !dim.decided()) break;
-      shape.push_back(dim.known() ? dim.value : -1);
+// Whether the rule knew every length, and every number that decides one.
+bool knew_all(const Op& op, const ShapeContext& context) {
+  for (size_t i = 0; i < context.input_count(); ++i) {
+    if (!context.has(i)) continue;
+    if (op.declared(i).has_values && !context.values(i)) return false;
+    for (const Dim& dim : context.dims(i)) {
+      if (!dim.known()) return false;
     }
   }
-  if (!dims || shape.size() != dims->size()) {
-    throw Error(str(op.name, ": the shape rule left output ", op.outputs[index].name,
-                    " unknown although every input length is known"));
+  return true;
+}
+
+// Refuses lengths of an output that a rule which knew everything has left unknown, or has computed
+// as a number below 0. Where it did not, such a number comes from the -1 of an unknown length, and
+// is unknown too.
+void check_lengths(const Op& op, const Output& output, std::optional<Dims>& dims, bool knew) {
+  const auto left_unknown = [&](const char* hint) {
+    throw Error(str(op.name, ": the shape rule left output ", output.name,
+                    " unknown although every input length is known", hint));
+  };
+  if (!dims && knew) left_unknown("");
+  for (size_t axis = 0; dims && axis < dims->size(); ++axis) {
+    Dim& dim = (*dims)[axis];
+    if (dim.known() || dim.decided()) continue;
+    if (knew && dim.value == -1)
+      left_unknown("; a length of -1 that it computes counts as unknown");
+    if (knew) {
+      fail(op.name, output.name,
+           str("a length of ", dim.value, " on axis ", axis, " from the shape rule"),
+           "0 or more; let the rule refuse the arguments that lead to it (MYOPS_EXPECT)");
+    }
+    dim.value = -1;
   }
+}
+
+// The output's lengths as integers; -1 for one that the kernel decides. infer() has checked that
+// all others are known, as all input lengths were.
+Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
+  Shape shape;
+  for (const Dim& dim : *context.output(index)) shape.push_back(dim.known() ? dim.value : -1);
   // A length of 0 counts as 1: an empty tensor has strides too, which must not overflow.
   double count = 1;
   for (int64_t dim : shape) count *= static_cast<double>(std::max<int64_t>(dim, 1));
@@ -272,6 +296,11 @@ void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
   context.outputs_.clear();
   context.outputs_.resize(op.outputs.size());
   run_code(op, "shape", [&] { op.shape_rule(context); });
+  const bool knew = knew_all(op, context);
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    if (!is_wanted(op, op.outputs[i], context)) continue;
+    check_lengths(op, op.outputs[i], context.outputs_[i], knew);
+  }
 }
 
 Prepared prepare(const Op& op, const Tensors& constants, const Attributes& attributes) {

@@ -66,9 +66,10 @@ struct Dim {
 
  private:
   // The `value` of a decided length without a bound; a bound of 0, 1, ... is stored as the values
-  // below. No additional member is needed, because a call makes dozens of these objects.
-  static constexpr int64_t kDecided = -2;
-  static constexpr int64_t kLargest = int64_t{1} << 62;
+  // below. No additional member is needed, because a call makes dozens of these objects. No rule
+  // computes so small a number, and infer() sees one below 0 that a rule has computed.
+  static constexpr int64_t kDecided = -(int64_t{1} << 62);
+  static constexpr int64_t kLargest = int64_t{1} << 61;
 };
 
 using Dims = SmallVector<Dim, 6>;
