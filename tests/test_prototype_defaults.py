@@ -22,6 +22,10 @@ DEFAULTS: dict[str, Any] = {
     **{f"number_{i}": number for i, number in enumerate(NUMBERS)},
     "numbers": [1.0, float("inf"), 5e-324],
 }
+# Of 32 bits, whatever the data is: a default, and an equal value that a call gives.
+ROUNDED: dict[str, Any] = {"ratio": 0.7, "ratios": [0.1, 0.2]}
+GIVEN = {**DEFAULTS, **ROUNDED}
+EXPECTED = {**DEFAULTS, **{name: np.float32(value).tolist() for name, value in ROUNDED.items()}}
 seen: list[dict[str, Any]] = []
 
 
@@ -41,8 +45,14 @@ recorded = myops.prototype(
             name, value, ".", type={float: "double", list: "doubles", str: "string"}[type(value)]
         )
         for name, value in DEFAULTS.items()
+    ]
+    + [
+        myops.Attribute("ratio", 0.7, ".", at_least=0.7, at_most=0.7),
+        myops.Attribute("ratios", [0.1, 0.2], ".", above=0.0999),
     ],
     shape="S... -> S...",
+    save=lambda ctx, inputs, attributes, output: seen.append({**EXPECTED, **attributes}),
+    backward=lambda ctx, grad: grad,
 )
 X = torch.ones(2)
 
@@ -53,7 +63,7 @@ class Model(torch.nn.Module):
         self.given = given
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return recorded(x, **DEFAULTS) if self.given else recorded(x)
+        return recorded(x, **GIVEN) if self.given else recorded(x)
 
 
 def in_onnx_runtime(exporter: str, given: bool, folder: Path) -> None:
@@ -69,10 +79,14 @@ class Plain(torch.nn.Module):
 
 WAYS: dict[str, Any] = {
     "function": lambda folder: recorded(X),
-    "given": lambda folder: recorded(X, **DEFAULTS),
+    "given": lambda folder: recorded(X, **GIVEN),
     "dispatcher": lambda folder: torch.ops.defaults.record(X),
-    "dispatcher_given": lambda folder: torch.ops.defaults.record(X, **DEFAULTS),
+    "dispatcher_given": lambda folder: torch.ops.defaults.record(X, **GIVEN),
+    "autograd": lambda folder: recorded(X.clone().requires_grad_()),
+    "autograd_given": lambda folder: recorded(X.clone().requires_grad_(), **GIVEN),
+    "functorch_given": lambda folder: torch.func.grad(lambda x: recorded(x, **GIVEN).sum())(X),
     "numpy": lambda folder: recorded.numpy(X.numpy()),
+    "numpy_given": lambda folder: recorded.numpy(X.numpy(), **GIVEN),
     "script": lambda folder: torch.jit.script(Plain())(X),
     "trace": lambda folder: torch.jit.trace(Plain(), X)(X),
     "compiled": lambda folder: torch.compile(Plain(), backend="aot_eager", fullgraph=True)(X),
@@ -89,7 +103,7 @@ def test_defaults(way: str, tmp_path: Path) -> None:
     WAYS[way](tmp_path)
     assert seen
     for attributes in seen:
-        for name, value in DEFAULTS.items():
+        for name, value in EXPECTED.items():
             got = attributes[name]
             if isinstance(value, str):
                 assert got == value, name

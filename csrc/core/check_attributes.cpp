@@ -22,12 +22,16 @@ std::vector<double> numbers(const AttributeValue& value) {
   return {};
 }
 
+// Bounds are rounded as values are, so that 0.7 is not below 0.7.
 void check_bound(const Op& op, const Attribute& attribute, const AttributeValue& value) {
+  const bool is_real =
+      attribute.type() != AttributeType::Int && attribute.type() != AttributeType::Ints;
+  const auto end = [&](double bound) { return is_real ? attribute.rounded(bound) : bound; };
   for (const double number : numbers(value)) {
-    const bool high = !attribute.bound || (attribute.above_bound ? number > *attribute.bound
-                                                                 : number >= *attribute.bound);
-    const bool low = !attribute.upper || (attribute.below_upper ? number < *attribute.upper
-                                                                : number <= *attribute.upper);
+    const bool high = !attribute.bound || (attribute.above_bound ? number > end(*attribute.bound)
+                                                                 : number >= end(*attribute.bound));
+    const bool low = !attribute.upper || (attribute.below_upper ? number < end(*attribute.upper)
+                                                                : number <= end(*attribute.upper));
     if (high && low && number == number) continue;
     std::string expected;
     if (attribute.bound) {

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -122,8 +123,9 @@ class AttributeInfo:
 
     Attributes:
         name: An identifier.
-        default: A bool, an int, a float, a string, or a list of ints, floats or strings. For a
-            required or optional attribute only its type counts, and this is None.
+        default: A bool, an int, a float, a string, or a list of ints, floats or strings. A float is
+            rounded to 32 bits, as a value that a call gives is; see `type`. For a required or
+            optional attribute only its type counts, and this is None.
         doc: A sentence for readers.
         choices: The legal strings or ints, or the legal elements of a list. Empty: any.
         type: bool, int, float, double, string, ints, floats, doubles or strings. Default: the type
@@ -174,6 +176,12 @@ class AttributeInfo:
             return False
         may_be_absent = self.is_list and not self.required and not self.optional
         return not (may_be_absent and not len(value) and not self.default)
+
+
+def _float32(value: Any) -> Any:
+    if type(value) is float:
+        return ctypes.c_float(value).value
+    return type(value)(map(_float32, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _type_of(name: str, default: Any) -> str:
@@ -232,6 +240,20 @@ class OpInfo:
     def is_prototype(self) -> bool:
         """Whether a Python function computes it: ONNX Runtime then runs it as a PyOp only."""
         return getattr(self.native, "is_prototype", False)
+
+    @functools.cached_property
+    def _floats(self) -> frozenset[str]:
+        return frozenset(a.name for a in self.attributes if a.type in ("float", "floats"))
+
+    def rounded(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """The attributes as kernels see them: floats of 32 bits. The same object if they are."""
+        changed = {}
+        for name in self._floats.intersection(attributes):
+            value = attributes[name]
+            kept = _float32(value)
+            if kept != value and kept == kept:  # NaN stays
+                changed[name] = kept
+        return {**attributes, **changed} if changed else attributes
 
     def missing(self, attributes: Mapping[str, Any]) -> str:
         """The message of the C++ for a call without a required attribute; "" if none is missing."""

@@ -3,6 +3,7 @@
 // stand-in for ONNX Runtime refuses it with a list of all mistakes.
 #include <functional>
 
+#include "../../csrc/core/dispatcher_schema.h"
 #include "checking.h"
 #include "fake_ort.h"
 #include "myops/op.h"
@@ -40,6 +41,16 @@ std::string text_of(const std::function<void()>& body) {
 void same(const std::string& got, const std::string& expected) {
   expect(got == expected, "got \"" + got + "\", expected \"" + expected + "\"");
 }
+
+class NoRuntime final : public Runtime {
+ public:
+  Tensor allocate(size_t, DType dtype, const Shape& shape, Layout) override {
+    return Tensor(nullptr, dtype, shape);
+  }
+  void run(int64_t count, Task task, void* argument) override {
+    for (int64_t i = 0; i < count; ++i) task(argument, i);
+  }
+};
 
 void test_descriptions() {
   same(text_of([] { check_description(sound()); }), "");
@@ -177,17 +188,77 @@ void test_descriptions() {
   same(text_of([&] { check_description(more); }), "");
 }
 
+// Floats have 32 bits, given or by default, unless they are exact(); so have their bounds.
+void test_floats_are_rounded() {
+  const std::vector<double> list{0.1, 0.2};
+  const Op op = sound()
+                    .attribute(Attribute{"ratio", 0.7, "."}.at_least(0.7).at_most(0.7))
+                    .attribute(Attribute{"ratios", list, "."}.above(0.0999))
+                    .attribute(Attribute{"fine", 0.7, "."}.exact().at_least(0.7))
+                    .attribute(Attribute{"fines", list, "."}.exact());
+  same(text_of([&] { check_description(op); }), "");
+  Attributes given(op.attributes);
+  for (size_t i = 1; i < op.attributes.size(); ++i) {
+    given.set(i, i % 2 == 1 ? AttributeValue(0.7) : AttributeValue(list));
+  }
+  const std::vector<double> rounded{0.1f, 0.2f};
+  for (const Attributes& values : {Attributes(op.attributes), given}) {
+    expect(values.real("ratio") == 0.7f && values.real("fine") == 0.7, "0.7");
+    expect(values.reals("ratios") == rounded && values.reals("fines") == list, "a list");
+    same(text_of([&] { check_attributes(op, values); }), "");
+  }
+  same(dispatcher_schema(op, {}),
+       "scale(Tensor x, *, float factor=1.0, float ratio=0.699999988079071, float[] "
+       "ratios=[0.10000000149011612, 0.20000000298023224], float fine=0.7, float[] fines=[0.1, "
+       "0.2]) "
+       "-> Tensor");
+  same(text_of([] { check_description(sound().attribute(Attribute{"p", 0.7, "."}.below(0.7))); }),
+       "scale: p: got 0.699999988, expected a number below 0.7");
+  // Without rounding of the bound it would be above it.
+  same(text_of([] { check_description(sound().attribute(Attribute{"p", 0.1, "."}.above(0.1))); }),
+       "scale: p: got 0.100000001, expected a number above 0.1");
+}
+
+// A rule that computes with lengths: below 0 is a mistake where it knew them all, else unknown.
+void test_lengths_below_zero() {
+  const auto shorter = [](int64_t by) {
+    return sound().shape([by](ShapeContext& context) {
+      context.set_output(0, {Dim(context.dims(0)[0].value - by)});
+    });
+  };
+  const auto inferred = [&](int64_t by, const Dim& length) {
+    const Op op = shorter(by);
+    const Attributes attributes(op.attributes);
+    ShapeContext context(op, attributes);
+    context.inputs_ = {Dims{length}};
+    context.dtypes_ = {DType::Float32};
+    context.values_ = {std::nullopt};
+    std::string text = text_of([&] { infer(op, attributes, context); });
+    return text.empty() ? shape_text(*context.output(0)) : text;
+  };
+  const auto refused = [](const std::string& length) {
+    return "scale: y: got a length of " + length +
+           " on axis 0 from the shape rule, expected 0 or more; let the rule refuse the arguments "
+           "that lead to it (MYOPS_EXPECT)";
+  };
+  same(inferred(2, 2), "[0]");
+  same(inferred(3, 2),
+       "scale: the shape rule left output y unknown although every input length is known; a "
+       "length of -1 that it computes counts as unknown");
+  same(inferred(4, 2), refused("-2"));
+  same(inferred(int64_t{1} << 40, 2), refused("-1099511627774"));
+  for (const int64_t by : {0, 1, 5}) same(inferred(by, Dim()), "[?]");
+  const Op op = shorter(9);
+  double x[2] = {};
+  NoRuntime runtime;
+  same(text_of([&] {
+         invoke(op, {Tensor(x, DType::Float64, {2})}, Attributes(op.attributes), runtime);
+       }),
+       refused("-7"));
+}
+
 // Mistakes that only a call can show: code of the op that uses names that it has not declared.
 void test_code() {
-  class NoRuntime final : public Runtime {
-   public:
-    Tensor allocate(size_t, DType dtype, const Shape& shape, Layout) override {
-      return Tensor(nullptr, dtype, shape);
-    }
-    void run(int64_t count, Task task, void* argument) override {
-      for (int64_t i = 0; i < count; ++i) task(argument, i);
-    }
-  };
   const auto says = [](const Op& op, const std::string& text) {
     double x[2] = {};
     NoRuntime runtime;
@@ -285,6 +356,8 @@ void test_faults_of_a_library() {
 
 int main() {
   test_descriptions();
+  test_floats_are_rounded();
+  test_lengths_below_zero();
   test_code();
   test_faults_of_a_library();
   return finish("tests of descriptions");

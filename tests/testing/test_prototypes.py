@@ -24,8 +24,8 @@ def scale_rows(x: np.ndarray, w: np.ndarray, *, gain: float, shift: float) -> np
         return (gain * total + shift).astype(x.dtype)
 
 
-def slow(x: torch.Tensor, w: torch.Tensor, gain: float = 1.0, shift: float = 0.0) -> torch.Tensor:
-    return gain * (x @ w) + shift
+def slow(x: torch.Tensor, w: torch.Tensor, gain: float = 0.7, shift: float = 0.0) -> torch.Tensor:
+    return float(np.float32(gain)) * (x @ w) + shift
 
 
 def shape(inputs: Any, attributes: dict[str, Any]) -> list[Any]:
@@ -59,7 +59,7 @@ def prototype(domain: str, **changes: Any) -> Callable[..., Any]:
         "function": scale_rows, "shape": shape, "save": save, "backward": backward,
         "standard": standard, **changes,
     }  # fmt: skip
-    gain, shift = (myops.Attribute(name, at, "?") for name, at in (("gain", 1.0), ("shift", 0.0)))
+    gain, shift = (myops.Attribute(name, at, "?") for name, at in (("gain", 0.7), ("shift", 0.0)))
     return myops.prototype(
         rules.pop("function"),
         name="scale_rows",
@@ -74,6 +74,7 @@ def prototype(domain: str, **changes: Any) -> Callable[..., Any]:
 
 CASES = [
     Case((torch.randn(3, 5), torch.randn(5)), {"gain": 1.5, "shift": -0.25}, name="rows"),
+    Case((torch.randn(3, 5), torch.randn(5)), name="defaults"),  # 0.7 is no float of 32 bits
     Case((torch.randn(3, 5), torch.randn(4)), refused="w: got length 4, expected 5"),
 ]
 

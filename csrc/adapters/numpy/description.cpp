@@ -199,7 +199,7 @@ Op prototype(const py::dict& description, py::function rule) {
     op.outputs.back().condition = get<std::string>(item, "only_if");
   }
   for (const auto& item : get<py::list>(description, "attributes")) {
-    op.attributes.push_back(attribute_from(op, item));
+    op = std::move(op).attribute(attribute_from(op, item));
   }
   op.autocast_policy = autocast_from(get<std::string>(description, "autocast"));
   op.is_random = get<bool>(description, "random");

@@ -77,8 +77,19 @@ struct Attribute {
   Attribute required() && { return is_required = true, std::move(*this); }
   // A call may leave it out, or pass None: Attributes::has() is then false.
   Attribute optional() && { return is_optional = true, std::move(*this); }
-  // Of a float, or a list of them: 64 bits, which an ONNX model stores in a tensor.
+  // Of a float, or a list of them: 64 bits, which an ONNX model stores in a tensor. Without it a
+  // value such as 0.7, also the default, is rounded to 32 bits, for data of float64 too.
   Attribute exact() && { return is_exact = true, std::move(*this); }
+
+  // A value as every runtime computes with it: float32 unless the attribute is exact().
+  double rounded(double number) const { return is_exact ? number : static_cast<float>(number); }
+  AttributeValue rounded(AttributeValue value) const {
+    if (auto* real = std::get_if<double>(&value)) *real = rounded(*real);
+    if (auto* reals = std::get_if<std::vector<double>>(&value)) {
+      for (double& real : *reals) real = rounded(real);
+    }
+    return value;
+  }
 
   AttributeType type() const {
     const auto type = static_cast<AttributeType>(default_value.index());
@@ -106,15 +117,7 @@ class Attributes {
   }
 
   void set(size_t index, AttributeValue value) {
-    if ((*declared_)[index].is_exact) {
-      values_[index] = std::move(value);
-      return;
-    }
-    if (auto* real = std::get_if<double>(&value)) *real = static_cast<float>(*real);
-    if (auto* reals = std::get_if<std::vector<double>>(&value)) {
-      for (double& real : *reals) real = static_cast<float>(real);
-    }
-    values_[index] = std::move(value);
+    values_[index] = (*declared_)[index].rounded(std::move(value));
   }
 
   const AttributeValue& value(size_t index) const { return values_[index]; }

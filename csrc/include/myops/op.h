@@ -161,7 +161,9 @@ struct Op {
   }
   Op input(Input declared) && { return inputs.push_back(std::move(declared)), std::move(*this); }
   Op output(Output declared) && { return outputs.push_back(std::move(declared)), std::move(*this); }
+  // The default is rounded here, as a value that a call gives is, so that both are equal.
   Op attribute(Attribute declared) && {
+    declared.default_value = declared.rounded(std::move(declared.default_value));
     return attributes.push_back(std::move(declared)), std::move(*this);
   }
   Op shape(std::function<void(ShapeContext&)> rule) && {

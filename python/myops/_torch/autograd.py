@@ -59,6 +59,17 @@ def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
     return run
 
 
+def rounding(info: OpInfo, save: Callable[..., None] | None) -> Callable[..., None] | None:
+    """`save` with the attributes as the kernel sees them."""
+    if save is None:
+        return None
+
+    def run(ctx: Any, inputs: Any, attributes: dict[str, Any], output: Any) -> None:
+        save(ctx, inputs, info.rounded(attributes), output)
+
+    return run
+
+
 def setup_of(save: Callable[..., None] | None) -> Callable[..., None]:
     """The function that the dispatcher calls after a call that autograd records."""
 

@@ -42,7 +42,10 @@ class TorchOp:
         """`functional`: for an op that writes into inputs, the name of the op without writes."""
         self.info = info
         self.package = ""  # that describes the op
-        self.fake = FakeKernel(info, shape)
+        self.fake = FakeKernel(
+            info, lambda inputs, attributes: shape(inputs, info.rounded(attributes))
+        )
+        save = autograd.rounding(info, save)
         self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
         self._default = getattr(
             self.packet.default, "_op", self.packet.default

@@ -30,7 +30,7 @@ MYOPS_OP(clip_) {
       .type("I", {DType::Int64})
       .input(Input{"x", "T", "Any tensor."}.written())
       .output({"changed", "I", "[]: how many elements were outside."})
-      .attribute(Attribute{"limit", 1.0, "At least 0."}.at_least(0))
+      .attribute(Attribute{"limit", 0.7, "At least 0."}.at_least(0))
       .shape(shape)
       .kernel(MYOPS_TYPED(compute, float, double));
 }
