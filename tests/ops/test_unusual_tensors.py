@@ -152,6 +152,43 @@ def test_unsupported_tensors_are_refused(name: str, make: Any) -> None:
         FUNCTIONS[name](make(X))
 
 
+FREED: dict[str, Callable[[Tensor], Tensor]] = {
+    "all": lambda x: x.clone(),
+    "a view behind the first element": lambda x: torch.cat([x, x])[len(x) :],
+    "transposed": lambda x: x.mT.contiguous().mT,
+}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "layer"])
+@pytest.mark.parametrize("view", FREED.values(), ids=FREED)
+def test_freed_memory_is_refused(
+    name: str, view: Callable[[Tensor], Tensor], requires_grad: bool
+) -> None:
+    x = view(X).requires_grad_(requires_grad)
+    x.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match=r"\w: got a tensor of shape .* memory has been freed"):
+        FUNCTIONS[name](x)
+
+
+@pytest.mark.parametrize("view", FREED.values(), ids=FREED)
+def test_freed_memory_for_a_result_is_refused(view: Callable[[Tensor], Tensor]) -> None:
+    out, one = view(X), torch.ones(1)
+    out.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match=r"out: got .* (freed|strides)"):
+        myops.my_add(X, one, out=out)
+    with pytest.raises(RuntimeError, match=r"out: got .* (freed|strides)"):
+        myops.interpolate(X, size=(6, 5), out=out)
+
+
+def test_tensors_without_elements_need_no_memory() -> None:
+    x = torch.empty(0, 3)
+    x.untyped_storage().resize_(0)
+    assert myops.my_add(x, x).shape == (0, 3)
+    one = torch.ones(1).expand(5, 5)  # more elements than memory
+    assert torch.equal(myops.my_add(one, one), torch.full((5, 5), 3.0))
+
+
 @each_function
 @pytest.mark.parametrize("mode", [DispatchMode, FunctionMode], ids=["dispatch", "function"])
 def test_dispatch_and_function_modes_see_the_call(

@@ -76,6 +76,7 @@ class DispatchedRuntime final : public CudaRuntime {
     }
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
+    refuse_freed(op(), "out", *out_, out);
     Tensor accepted = accept_output(op(), inputs_, std::move(out), dtype, shape, strides);
     count_write(op(), "out", *out_);
     return accepted;
@@ -97,6 +98,7 @@ Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budge
                   Shape(value.strides().begin(), value.strides().end()));
   };
   const Tensor seen = describe(tensor);
+  if (input.access_mode != Access::ShapeOnly) refuse_freed(op, input.name, tensor, seen);
   if (input.accepts_layout(seen)) return seen;
   budget.take(op.name, input.name, str("a copy of shape ", seen.shape),
               byte_count(seen.shape, seen.dtype));

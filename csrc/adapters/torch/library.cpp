@@ -97,6 +97,7 @@ class TorchRuntime final : public Runtime {
     }
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
+    refuse_freed(op_, "out", *out_, out);
     Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, strides);
     // Last, because a call that is refused must not count as a write.
     count_write(op_, "out", *out_);
@@ -148,6 +149,7 @@ Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budge
     fail(op.name, input.name, "a tensor on another device", "a tensor on the CPU");
   }
   const Tensor seen = described(op, input, tensor);
+  if (input.access_mode != Access::ShapeOnly) refuse_freed(op, input.name, tensor, seen);
   if (input.accepts_layout(seen)) return seen;
   budget.take(op.name, input.name, str("a copy of shape ", seen.shape),
               byte_count(seen.shape, seen.dtype));

@@ -156,4 +156,14 @@ Arguments::Arguments(const Op& op, Overload overload, const StableIValue* stack)
   if (failure) std::rethrow_exception(failure);
 }
 
+void refuse_freed(const Op& op, const std::string& argument, const TorchTensor& tensor,
+                  const Tensor& seen) {
+  int64_t bytes = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_size(tensor.get(), &bytes));
+  if (bytes > 0 || seen.elements() == 0) return;
+  fail(op.name, argument, str("a tensor of shape ", seen.shape, " whose memory has been freed"),
+       "one with its elements: untyped_storage().resize_(0) frees them, and resize_() to the size "
+       "before makes room for them again");
+}
+
 }  // namespace myops::torch_adapter

@@ -8,6 +8,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -30,5 +31,9 @@ struct Arguments {
   // throws.
   Arguments(const Op& op, Overload overload, const StableIValue* stack);
 };
+
+// Refuses a tensor, `seen` by the kernel, whose storage has been freed; sizes and strides remain.
+void refuse_freed(const Op& op, const std::string& argument, const TorchTensor& tensor,
+                  const Tensor& seen);
 
 }  // namespace myops::torch_adapter

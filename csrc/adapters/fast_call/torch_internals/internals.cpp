@@ -27,6 +27,12 @@ constexpr DispatchKeySet kPlain({DispatchKey::CPU, DispatchKey::ADInplaceOrView,
 constexpr DispatchKeySet kPlainOnCuda({DispatchKey::CUDA, DispatchKey::ADInplaceOrView,
                                        DispatchKey::AutogradCUDA, DispatchKey::AutocastCUDA});
 
+// Sizes and strides remain where the storage has been freed (untyped_storage().resize_(0)).
+bool is_freed(const at::Tensor& tensor) {
+  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();  // not virtual
+  return (!storage || storage.nbytes() == 0) && tensor.numel() != 0;
+}
+
 }  // namespace
 
 // Tracing, dispatch modes and transformations include keys while they are active; autocast removes
@@ -45,6 +51,7 @@ bool describe(const at::Tensor& tensor, bool differentiable, bool written, DLTen
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return false;
   if (differentiable && tensor.requires_grad()) return false;
   try {
+    if (is_freed(tensor)) return false;
     described->dtype = at::getDLDataType(tensor);
     described->data =
         written ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());

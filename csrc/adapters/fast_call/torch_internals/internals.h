@@ -60,6 +60,6 @@ struct TorchInternals {
 
 // The number counts up with every change of the struct or of what a function accepts, so that a
 // module built before is not used.
-inline constexpr const char* kTorchInternals = "myops.torch_internals.6";
+inline constexpr const char* kTorchInternals = "myops.torch_internals.7";
 
 }  // namespace myops
