@@ -214,7 +214,9 @@ def refusals() -> list[Any]:
         ({"offset": offset[0]}, "offset: got rank 3, expected 4"),
         ({"weight": weight[0]}, "weight: got rank 3, expected 4"),
         ({"weight": weight[:, :, :, :1]}, "offset: got shape"),
-        ({"weight": weight[:, :0]}, "weight: got 6 channels of input, expected a positive"),
+        ({"weight": weight[:, :0]}, "weight: got shape [2, 0, 3, 2], expected one input channel"),
+        ({"weight": weight[:, :, :0]}, "weight: got shape [2, 3, 0, 2], expected one input"),
+        ({"weight": weight[:, :0], "input": x[:, :0]}, "weight: got shape [2, 0, 3, 2], expected"),
         ({"input": x[:, :5]}, "weight: got 5 channels of input, expected a positive multiple of 3"),
         ({"offset": offset[:, :10]},
          "offset: got 10 channels of offset, expected a positive multiple of 12"),
@@ -230,7 +232,7 @@ def refusals() -> list[Any]:
     return [({**good, **change}, text) for change, text in changes]
 
 
-@pytest.mark.parametrize("number", range(15))
+@pytest.mark.parametrize("number", range(17))
 def test_refusals_of_the_public_function(number: int) -> None:
     named, text = refusals()[number]
     with pytest.raises(RuntimeError, match=r"^deform_conv2d: ") as eager:

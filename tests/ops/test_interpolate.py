@@ -192,12 +192,41 @@ def test_a_factor_of_one_changes_nothing() -> None:
         ({"scale_factor": -1.0}, "scales: got -1 on axis 2, expected a finite number above 0"),
         ({"scale_factor": float("inf")}, "scales: got inf"),
         ({"scale_factor": torch.tensor(float("nan"))}, "scales: got nan"),
+        ({"scale_factor": torch.tensor(2 + 1j)}, "scale_factor: got a tensor of torch.complex64"),
+        ({"scale_factor": torch.tensor([True, True])}, "scale_factor: got a tensor of torch.bool"),
     ],
 )
 def test_wrong_arguments_are_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises((ValueError, RuntimeError)) as info:
+    with pytest.raises((ValueError, RuntimeError, TypeError)) as info:
         myops.interpolate(sample(4), **options)
     assert text in str(info.value)
+
+
+LENGTH = "interpolate: scale_factor: got an output length of "
+
+
+@pytest.mark.parametrize("by_sizes", [{"mode": "area"}, {"recompute_scale_factor": True}], ids=str)
+@pytest.mark.parametrize(
+    ("factor", "number", "tensor"),
+    [
+        (math.nan, "got nan, expected a finite number above 0", "0 on axis 2, expected at least 1"),
+        (math.inf, "got inf, expected a finite", "2.19902326e+12 on axis 2, expected at most 2^40"),
+        (-1.0, "got -1.0, expected a finite", "0 on axis 2, expected at least 1"),
+        (0.0, "got 0.0, expected a finite", "0 on axis 2, expected at least 1"),
+        (0.01, LENGTH + "0 on axis 2", "0 on axis 2, expected at least 1"),
+        (1e300, LENGTH + "2.19902326e+12 on", "2.19902326e+12 on axis 2, expected at most 2^40"),
+    ],
+)
+def test_factors_that_give_no_length_are_refused(
+    by_sizes: dict[str, Any], factor: float, number: str, tensor: str
+) -> None:
+    """The text names the factor, also where the op gets sizes that were computed from it."""
+    tensors = torch.tensor([factor, 1.0], dtype=torch.float64)
+    for given, text in ((factor, number), ((factor, 1), number), (tensors, LENGTH + tensor)):
+        with pytest.raises(RuntimeError) as info:
+            myops.interpolate(sample(4), scale_factor=given, **by_sizes)
+        assert text in str(info.value)
+        assert str(info.value).startswith("interpolate: scale_factor: ")
 
 
 class Upscale(torch.nn.Module):

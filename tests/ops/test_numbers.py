@@ -81,6 +81,55 @@ def test_values_that_are_no_numbers_are_refused(name: str, wrong: Any) -> None:
         REALS[name](wrong)
 
 
+@pytest.mark.parametrize("large", [2**63, -(2**63) - 1, 2**70])
+@pytest.mark.parametrize("grad", [False, True])
+def test_integers_beyond_64_bits_are_refused(large: int, grad: bool) -> None:
+    x = X.clone().requires_grad_(grad)
+    for argument, call in {
+        "resize: sizes": lambda: myops.resize(x, sizes=[large, 7], axes=[2, 3]),
+        "resize: axes": lambda: myops.resize(x, [1.0], axes=[large]),
+        "resize: sizes ": lambda: myops.interpolate(x, size=large),
+        "deform_conv2d: strides": lambda: myops.deform_conv2d(x, OFFSET, WEIGHT, stride=large),
+        "deform_conv2d: pads": lambda: myops.deform_conv2d(x, OFFSET, WEIGHT, padding=(0, large)),
+    }.items():
+        text = f"^{argument.strip()}: got {large}, expected integers of 64 bits"
+        with pytest.raises(RuntimeError, match=text):
+            call()
+
+
+def test_other_objects_than_tensors_are_refused_by_name() -> None:
+    array = X.numpy()
+    for argument, call in {
+        "interpolate: input": lambda: myops.interpolate(array, 2),  # type: ignore[arg-type]
+        "resize: X": lambda: myops.resize(array, [1, 1, 2, 2]),  # type: ignore[arg-type]
+        "my_add: b": lambda: myops.my_add(X, array),  # type: ignore[arg-type]
+        "deform_conv2d: X": lambda: myops.deform_conv2d(array, OFFSET, WEIGHT),  # type: ignore[arg-type]
+        "deform_conv2d: weight": lambda: myops.deform_conv2d(X, OFFSET, None),  # type: ignore[arg-type]
+        "deform_conv2d: offset": lambda: myops.deform_conv2d(X, None, WEIGHT),  # type: ignore[arg-type]
+        "deform_conv2d: mask": lambda: myops.deform_conv2d(X, OFFSET, WEIGHT, mask=array),  # type: ignore[arg-type]
+    }.items():
+        with pytest.raises(TypeError, match=f"^{argument}: got (ndarray|NoneType), expected a T"):
+            call()
+
+
+def test_factors_of_no_numbers_are_refused() -> None:
+    for wrong in (torch.tensor(True), torch.tensor(2 + 1j)):
+        for call in (
+            lambda: myops.interpolate(X, scale_factor=wrong),  # noqa: B023
+            lambda: myops.interpolate(X, scale_factor=wrong, mode="area"),  # noqa: B023
+            lambda: myops.resize(X, [wrong, 2], axes=[2, 3]),  # noqa: B023
+        ):
+            with pytest.raises(TypeError, match=r"(scale_factor|scales): got a tensor of torch"):
+                call()
+
+
+def test_scales_that_float32_does_not_have_are_refused() -> None:
+    for scale in (1e300, 1e-300):
+        scales = torch.tensor([scale, 1.0], dtype=torch.float64)
+        with pytest.raises(RuntimeError, match="above 0 in float32, to which scales are rounded"):
+            myops.resize(X, scales, axes=[2, 3])
+
+
 def test_strings_and_single_numbers_are_no_sequences() -> None:
     for call in (
         lambda: myops.resize(X, scales="1122"),

@@ -147,8 +147,10 @@ class TorchOp:
                 return result
             try:
                 result = self._not_fast(inputs, attributes, out)
-            except NotImplementedError:
-                self._refuse_wrapped(inputs)
+            except (RuntimeError, OverflowError) as error:
+                if isinstance(error, NotImplementedError):
+                    self._refuse_wrapped(inputs)
+                self._refuse_unreadable(inputs, attributes)
                 raise
         return self._given(result, inputs, attributes) if self._optional else result
 
@@ -268,6 +270,25 @@ class TorchOp:
                     f"ones. Call it on {declared.name}.to_local(), or register a rule with "
                     "torch.distributed.tensor.experimental.register_sharding"
                 )
+
+    def _refuse_unreadable(self, inputs: Inputs, attributes: dict[str, Any]) -> None:
+        """Names the argument that torch cannot pass on, of which it says the position only."""
+        if self._variadic and not isinstance(inputs[-1], (list, tuple)):
+            return
+        flat = self._flat(inputs)
+        declared = self.info.expanded(len(flat)).inputs
+        for item, value in zip(declared, flat, strict=False):
+            if not (item.values or _may_be_passed(value)):
+                raise TypeError(
+                    f"{self.info.name}: {item.name}: got {type(value).__name__}, expected a Tensor"
+                )
+        names = (item.name for item in declared)
+        for name, value in [*zip(names, flat, strict=False), *attributes.items()]:
+            for number in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(number, int) and not -(2**63) <= number < 2**63:
+                    raise RuntimeError(
+                        f"{self.info.name}: {name}: got {number}, expected integers of 64 bits"
+                    )
 
     def _refuse_missing(self, attributes: dict[str, Any]) -> None:
         missing = self.info.missing(attributes)

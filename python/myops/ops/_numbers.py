@@ -75,5 +75,17 @@ def listed(where: str, items: Any, what: str) -> list[Any]:
     return list(items)
 
 
+def refuse_no_numbers(where: str, value: Tensor) -> None:
+    """Refuses a tensor whose elements would lose something as floats, or are no numbers."""
+    if value.dtype is torch.bool or value.is_complex():
+        _refuse(where, f"a tensor of {value.dtype}", "numbers of a floating or integer dtype")
+
+
+def refuse_no_tensor(where: str, value: Any) -> None:
+    """Refuses what has no `dim`, such as an array of NumPy."""
+    if not hasattr(value, "dim"):
+        _refuse(where, type(value).__name__, "a Tensor")
+
+
 def _refuse(where: str, got: str, expected: str) -> NoReturn:
     raise TypeError(f"{where}: got {got}, expected {expected}")

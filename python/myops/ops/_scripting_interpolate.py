@@ -128,6 +128,13 @@ def _per_axis(item: Tensor, count: int, name: str) -> Tensor:
     return item.reshape(-1).expand(count)
 
 
+def check_factor(factor: float) -> None:
+    if not math.isfinite(factor) or factor <= 0:
+        raise RuntimeError(
+            f"interpolate: scale_factor: got {factor}, expected a finite number above 0"
+        )
+
+
 def interpolate(
     input: Tensor,
     size: Tensor | None,
@@ -157,7 +164,9 @@ def interpolate(
             else:
                 assert factor is not None
                 scale = float(_per_axis(factor, count, "scale_factor")[i])
-            lengths.append(math.floor(float(input.size(i + 2)) * scale))
+            check_factor(scale)
+            # The op refuses a length of 2^41; larger products may be no integers.
+            lengths.append(math.floor(min(float(input.size(i + 2)) * scale, 2.0**41)))
         sizes = torch.as_tensor(lengths)
     # Written out: exporters want to see a constant, which a loop is not.
     axes = [2, 3]

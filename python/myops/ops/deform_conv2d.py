@@ -13,7 +13,7 @@ from myops._op_library import IntegerOp
 from myops._torch.define import define
 from myops.ops import _deform_conv2d_flops, _scripting
 from myops.ops._deform_conv2d_onnx import standard
-from myops.ops._numbers import integers
+from myops.ops._numbers import integers, refuse_no_tensor
 
 __all__ = ["deform_conv2d"]
 
@@ -103,8 +103,8 @@ def geometry(
     """The attributes of a node, from the arguments of a call."""
     try:
         image, field, kernel = input.shape, offset.shape, weight.shape  # once: each takes 100 ns
-    except RuntimeError:
-        _refuse_nested(op, input=input, offset=offset, weight=weight)
+    except (AttributeError, RuntimeError):
+        _refuse_not_dense(op, input=input, offset=offset, weight=weight)
         raise
     if len(image) != 4 or len(field) != 4 or len(kernel) != 4:
         _refuse_rank(op, input=input, offset=offset, weight=weight)
@@ -118,10 +118,10 @@ def geometry(
     taps = 2 * rows * columns
     group = channels // depth if depth else 0
     if group == 0 or group * depth != channels:
-        _refuse_groups(op, channels, depth, "weight", "channels of input")
+        _refuse_groups(op, kernel, channels, depth, "weight", "channels of input")
     offset_group = moves // taps if taps else 0
     if offset_group == 0 or offset_group * taps != moves:
-        _refuse_groups(op, moves, taps, "offset", "channels of offset")
+        _refuse_groups(op, kernel, moves, taps, "offset", "channels of offset")
     return {
         "dilations": [dilation] * 2 if type(dilation) is int else _pair(op, dilation, "dilation"),
         "group": int(group),
@@ -132,8 +132,9 @@ def geometry(
     }
 
 
-def _refuse_nested(op: str, **tensors: Tensor) -> None:
+def _refuse_not_dense(op: str, **tensors: Tensor) -> None:
     for name, item in tensors.items():
+        refuse_no_tensor(f"{op}: {name}", item)
         if item.is_nested:  # it has no shape
             raise RuntimeError(
                 f"{op}: {name}: got a nested tensor, expected a dense one: call the op on each of "
@@ -176,7 +177,14 @@ def _integers(op: str, item: int | Sequence[int], name: str) -> list[int]:
     return integers(f"{op}: {name}", item if isinstance(item, Iterable) else [item, item])
 
 
-def _refuse_groups(op: str, total: int, each: int, name: str, what: str) -> None:
+def _refuse_groups(
+    op: str, kernel: Sequence[int], total: int, each: int, name: str, what: str
+) -> None:
+    if each == 0:
+        raise RuntimeError(
+            f"{op}: weight: got shape {list(kernel)}, expected one input channel or more for each "
+            "group, and one tap or more"
+        )
     raise RuntimeError(f"{op}: {name}: got {total} {what}, expected a positive multiple of {each}")
 
 

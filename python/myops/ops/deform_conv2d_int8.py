@@ -48,9 +48,9 @@ def deform_conv2d_int8(
         padding: Zero border: y and x, or one int, or (top, left, bottom, right); >= 0.
         dilation: Step between taps, y and x, or one int; >= 1.
         mask: Tensor[N, offset_groups * kH * kW, oH, oW], float32, that multiplies the samples, or
-            None. NaN counts as 0.
-        mask_limit: Magnitudes of the mask above it count as it, > 0. The smaller it is, the finer
-            are samples.
+            None, a mask of 1. NaN counts as 0.
+        mask_limit: Magnitudes of the mask above it count as it, > 0; without a mask, 1 does. The
+            smaller it is, the finer are samples.
 
     Returns:
         Tensor[N, oC, oH, oW], float32.

@@ -14,7 +14,16 @@ from torch import Tensor
 from myops._torch.fast_call import Constant
 from myops._torch.private_names import dynamo_reads
 from myops.ops import _scripting_interpolate
-from myops.ops._numbers import INTEGERS, PLAIN, integer, integers, is_plain
+from myops.ops._numbers import (
+    INTEGERS,
+    PLAIN,
+    integer,
+    integers,
+    is_plain,
+    reals,
+    refuse_no_numbers,
+    refuse_no_tensor,
+)
 from myops.ops._scripting import overload
 from myops.ops.resize import _resize, run
 
@@ -177,6 +186,7 @@ def _interpolate(
     antialias: bool,
     out: Tensor | None,
 ) -> Tensor:
+    refuse_no_tensor("interpolate: input", input)
     _scripting_interpolate.check_interpolate(
         input.dim(), size is not None, scale_factor is not None, mode, align_corners,
         recompute_scale_factor, antialias,
@@ -186,12 +196,22 @@ def _interpolate(
     if size is not None and not is_plain(size, INTEGERS):
         size = _whole(size)
     scales = _per_axis(scale_factor, count, "scale_factor")
+    if scales is not None and type(scales) is not list:
+        refuse_no_numbers(_FACTOR, scales)
+    attributes = _ATTRIBUTES[mode, bool(align_corners), bool(antialias), count]
     if scales is not None and (recompute_scale_factor or mode == "area"):
-        size, scales = _sizes_from(input, scales), None
+        try:
+            return run(input, None, None, _sizes_from(input, scales), attributes, out)
+        except RuntimeError as error:  # the call gave factors: it has no sizes
+            text = str(error).replace("resize: sizes: got ", f"{_FACTOR}: got an output length of ")
+            raise RuntimeError(text) from None
     if scales is not None and type(scales) is not list:
         scales = scales.to(torch.float64)
-    attributes = _ATTRIBUTES[mode, bool(align_corners), bool(antialias), count]
     return run(input, None, scales, size, attributes, out)
+
+
+_FACTOR = "interpolate: scale_factor"
+_TOO_LONG = 2.0**41  # an output length that the op refuses; larger products may be no int64
 
 
 class NewInterpolate:
@@ -255,10 +275,28 @@ def _sizes_from(input: Tensor, scales: Any) -> Any:
     factors = scales.unbind(0) if isinstance(scales, Tensor) else scales
     # The lengths are tensors while the TorchScript exporter traces.
     if not any(isinstance(item, Tensor) for item in [*factors, *lengths]):
-        return [math.floor(float(n) * s) if isinstance(n, int) else math.floor(n * s)
-                for n, s in zip(lengths, scales, strict=True)]  # fmt: skip
+        if not any(isinstance(s, torch.SymFloat) for s in scales):
+            scales = reals(_FACTOR, scales)
+        return [_length(n, s) for n, s in zip(lengths, scales, strict=True)]
     # Of tensors of rank 1, because the TorchScript exporter multiplies those of rank 0 in float32.
     doubles = [n.to(torch.float64).reshape(1) if isinstance(n, Tensor) else n for n in lengths]
     products = [torch.as_tensor(s, dtype=torch.float64).reshape(1) * n
                 for n, s in zip(doubles, factors, strict=True)]  # fmt: skip
-    return torch.cat([product.floor().to(torch.int64) for product in products])
+    return torch.cat([_whole_length(product) for product in products])
+
+
+def _length(length: Any, factor: Any) -> Any:
+    if isinstance(factor, float):
+        _scripting_interpolate.check_factor(factor)
+    if not isinstance(length, int):
+        return math.floor(length * factor)
+    return math.floor(min(float(length) * factor, _TOO_LONG))
+
+
+def _whole_length(product: Tensor) -> Tensor:
+    """floor(product) as an integer; 0, which the op refuses, if there is none or it is negative.
+
+    What a number beyond the integers becomes is not defined, so it is not converted.
+    """
+    limited = torch.clamp(product, max=_TOO_LONG)
+    return torch.where(product >= 1, limited, torch.zeros_like(product)).floor().to(torch.int64)

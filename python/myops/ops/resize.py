@@ -13,7 +13,15 @@ from torch import Tensor
 from myops._torch.define import define
 from myops._torch.private_names import functorch
 from myops.ops import _scripting
-from myops.ops._numbers import INTEGERS, PLAIN, integers, is_plain, listed, reals
+from myops.ops._numbers import (
+    INTEGERS,
+    PLAIN,
+    integers,
+    is_plain,
+    listed,
+    reals,
+    refuse_no_numbers,
+)
 from myops.ops._resize_onnx import standard
 
 __all__ = ["resize"]
@@ -174,6 +182,8 @@ def _numbers(name: str, item: Any, dtype: torch.dtype) -> Any:
         tensors = [
             value if isinstance(value, Tensor) else torch.scalar_tensor(value) for value in items
         ]
+        for value in tensors:
+            refuse_no_numbers(where, value)
         return torch.stack([value.reshape(()).to(dtype) for value in tensors])
     return items if whole else reals(where, items)
 

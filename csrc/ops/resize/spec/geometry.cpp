@@ -113,7 +113,9 @@ struct Rule {
     const double scale =
         request.settings.torch_arithmetic ? given : static_cast<double>(static_cast<float>(given));
     if (!std::isfinite(scale) || scale <= 0) {
-      fail(request.op, list, str(given, " on axis ", axis), "a finite number above 0");
+      const bool fine = std::isfinite(given) && given > 0;
+      fail(request.op, list, str(given, " on axis ", axis),
+           str("a finite number above 0", fine ? " in float32, to which scales are rounded" : ""));
     }
     return scale;
   }
