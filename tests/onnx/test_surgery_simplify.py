@@ -12,6 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 from surgery_models import FLOAT, captured, exported, info, model_of, run, three_domains
 
+import myops.ort
 from myops.onnx.graph import structure
 from myops.onnx.surgery import _detached_weights, _trial, slimming
 from myops.onnx.surgery.slimming import SimplifyError, simplify
@@ -41,6 +42,63 @@ def test_shapes_are_inferred_behind_our_node() -> None:
     model = model_of(nodes, [info("X", FLOAT, [2, 3])], [info("Y", FLOAT, [2, 3])],
                      domains=["myops"])  # fmt: skip
     assert simplify(model).after == {"Relu": 1, "myops::MyAdd": 1}
+
+
+def resized(kind: str, domain: str, reader: str) -> onnx.ModelProto:
+    """A Resize, given by `kind`, and a reader of its output's shape."""
+    attributes: dict[str, Any] = {"mode": "nearest"}
+    constants = [numpy_helper.from_array(np.ones((2, 3, 1, 1), np.float32), "w")]
+    given = ["x", "", "", ""]
+    number, lengths = (3, np.int64([6, 4])) if kind != "scales" else (2, np.float32([2, 1.5]))
+    if kind == "crop":
+        number, lengths = 2, np.float32([1, 1, 2, 2])
+        attributes["coordinate_transformation_mode"] = "tf_crop_and_resize"
+        roi = np.float32([0, 0, 0, 0, 1, 1, 0.5, 0.5])
+        given[1] = "roi"
+        constants.append(numpy_helper.from_array(roi, "roi"))
+    elif kind == "ratio":
+        lengths = np.int64([8, 4])
+        attributes.update(keep_aspect_ratio_policy="not_larger", axes=[2, 3])
+    else:
+        attributes["axes"] = [2, 3]
+    given[number] = "lengths"
+    constants.append(numpy_helper.from_array(lengths, "lengths"))
+    nodes = [helper.make_node("Resize", given[: number + 1], ["r"], domain=domain, **attributes)]
+    if reader == "Conv":
+        nodes.append(helper.make_node("Conv", ["r", "w"], ["y"]))
+    else:
+        nodes += [
+            helper.make_node("Shape", ["r"], ["s"]),
+            helper.make_node("ConstantOfShape", ["s"], ["zeros"]),
+            helper.make_node("Add", ["r", "zeros"], ["y"]),
+        ]
+    x = info("x", FLOAT, [1, 3, 4, 4])
+    return model_of(nodes, [x], [info("y", FLOAT, None)], constants, opset=19, ir=9,
+                    domains=[domain] if domain else [])  # fmt: skip
+
+
+@pytest.mark.parametrize("reader", ["Conv", "Shape"])
+@pytest.mark.parametrize("domain", ["", "myops"])
+@pytest.mark.parametrize("kind", ["scales", "sizes", "ratio", "crop"])
+def test_no_shape_of_a_resize_is_misread(kind: str, domain: str, reader: str) -> None:
+    """onnxslim takes scales and sizes for those of all axes; a reader of the shape would then be
+    refused or folded to a wrong constant."""
+    model = resized(kind, domain, reader)
+    result = simplify(model)
+    assert result.difference == 0
+    assert result.notes == ()
+    x = np.random.default_rng(0).random((1, 3, 4, 4), np.float32)
+    wanted, got = (myops.ort.session(m).run(None, {"x": x})[0] for m in (model, result.model))
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_custom_node_with_a_standard_name_is_not_misread() -> None:
+    """Its shape is not that of the standard op: here, a Transpose that transposes nothing."""
+    node = helper.make_node("Transpose", ["x"], ["y"], domain="other", perm=[1, 0])
+    values = [info(name, FLOAT, [2, 3]) for name in "xy"]
+    assert slimming._misread(model_of([node], values[:1], values[1:], domains=["other"]))
+    node.domain = ""
+    assert not slimming._misread(model_of([node], values[:1], values[1:]))
 
 
 def test_functions_branches_and_other_domains_are_kept() -> None:

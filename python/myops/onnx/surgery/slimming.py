@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _FIRST_INFERRED = 7  # opset
+_UNREAD = ("axes", "keep_aspect_ratio_policy")  # attributes of Resize
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,8 @@ def _slim(
 ) -> onnx.ModelProto:
     first: Exception | None = None
     # Its shape inference supports opset 7 and later, and fails for unknown ops.
-    for infers in (True, False) if _opset(model) >= _FIRST_INFERRED else (False,):
+    infers_right = _opset(model) >= _FIRST_INFERRED and not _misread(model)
+    for infers in (True, False) if infers_right else (False,):
         try:
             result = _slimmed(model, skipped, largest, infers)
             break
@@ -231,6 +233,24 @@ def _slimmed(model: onnx.ModelProto, skipped: list[str], largest: int | None, in
             copy, skip_optimizations=skipped or None, no_shape_infer=not infers,
             size_threshold=largest,
         )  # fmt: skip
+
+
+def _misread(model: onnx.ModelProto) -> bool:
+    """Whether onnxslim's shape inference would give a value a wrong shape.
+
+    It looks at the name of a node and not at its domain, and it takes the scales and sizes of a
+    Resize for those of all axes, whatever the attributes say. Folding would then use these shapes.
+    """
+    for graph in structure.graphs_of(model.graph):
+        for node in graph.node:
+            if structure.is_custom(node.domain) and node.domain != "com.microsoft":
+                if onnx.defs.has(node.op_type, ""):
+                    return True
+            elif node.op_type == "Resize":
+                for item in node.attribute:
+                    if item.name in _UNREAD or item.s == b"tf_crop_and_resize":
+                        return True
+    return False
 
 
 def _opset(model: onnx.ModelProto) -> int:
