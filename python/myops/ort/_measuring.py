@@ -60,7 +60,7 @@ def opened(
         if not known:
             _session.register_libraries(options, [os.fspath(item) for item in needed])
             return onnxruntime.InferenceSession(
-                _session.loadable(model), options, providers=["CPUExecutionProvider"]
+                _session.loadable(model, options), options, providers=["CPUExecutionProvider"]
             )
         load = pyops.pyop_session if scopes.needs_pyops(proto) else _session.session
         return load(model, session_options=options, libraries=needed)

@@ -131,13 +131,18 @@ def _refuse_pyops_beside(libraries: Sequence[str]) -> None:
         )
 
 
-def loadable(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> str | bytes:
-    """A model as ONNX Runtime takes it: a path, or the bytes of a file."""
+def loadable(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, session_options: Any = None
+) -> str | bytes:
+    """A model as ONNX Runtime takes it: a path, or the bytes of a file.
+
+    session_options: They get the weights of a ModelProto that is too large for one message.
+    """
     if isinstance(model, (bytes, bytearray, memoryview)):
         return bytes(model)
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model)
-    return serialized(model)
+    return serialized(model, session_options)
 
 
 def _open_libraries(model: Any) -> None:
@@ -160,19 +165,38 @@ def _mentions(model: Any, domain: str) -> bool:
         return data.find(domain.encode()) >= 0
 
 
-def serialized(model: onnx.ModelProto) -> bytes:
-    """The bytes of a model, or ValueError when protobuf cannot hold it in one message."""
+def serialized(model: onnx.ModelProto, session_options: Any = None) -> bytes:
+    """The bytes of a model.
+
+    session_options: As for `loadable`.
+
+    Raises:
+        ValueError: The model is too large for one message.
+    """
+    from myops.ort import _large
+
+    if _fits(model):
+        return model.SerializeToString()
+    if session_options is not None:
+        light = _large.without_weights(model, session_options)
+        if _fits(light):
+            return light.SerializeToString()
+        raise ValueError(
+            "model: got a ModelProto of 2 GiB or more that are no weights, or weights of types "
+            "that NumPy lacks, expected less; save it with onnx.save_model(model, path, "
+            "save_as_external_data=True) and pass the path"
+        )
+    raise ValueError("model: got 2 GiB or more, expected less: PyOps need it in one message")
+
+
+def _fits(model: onnx.ModelProto) -> bool:
+    """Whether protobuf can hold the model in one message."""
     from google.protobuf.message import EncodeError
 
     try:
-        if model.ByteSize() <= _MAX_BYTES:
-            return model.SerializeToString()
+        return model.ByteSize() <= _MAX_BYTES
     except (EncodeError, ValueError):  # what protobuf raises depends on its version
-        pass
-    raise ValueError(
-        "model: got a ModelProto of 2 GiB or more, expected less; save it with "
-        "onnx.save_model(model, path, save_as_external_data=True) and pass the path"
-    )
+        return False
 
 
 def session(
@@ -195,10 +219,12 @@ def session(
     installed or passed in `libraries` is loaded, and has to be what the model names.
 
     Args:
-        model: A path, the bytes of a file, or an onnx.ModelProto of less than 2 GiB.
+        model: A path, the bytes of a file, or an onnx.ModelProto. Of 2 GiB and more, the
+            weights stay in memory as long as the session or its options.
         providers: Execution providers, most wanted first. Our nodes run on the CPU, and on
             CUDAExecutionProvider where the op has a kernel for it (docs/cuda.md).
-        session_options: Your own; our library is added to them. Default: new ones.
+        session_options: Your own; our library is added to them, and the weights of a ModelProto
+            of 2 GiB or more, so that they serve no other session then. Default: new ones.
         libraries: Custom-op libraries of others that the model needs too.
         named_libraries: What to do with the libraries that the model names. "check": one that is
             installed or in `libraries` must have the named hash. "trust": else the file beside
@@ -217,7 +243,8 @@ def session(
     Raises:
         ImportError: onnxruntime is missing or older than 1.17.
         FileNotFoundError: Our library has not been built, or another is missing.
-        ValueError: The ModelProto is too large, or the model names a library that is not at hand,
+        ValueError: The ModelProto has 2 GiB or more besides weights of types that NumPy has, the
+            options hold the weights of another, or the model names a library that is not at hand,
             is for another platform, or has other bytes. With "signed": there is no signature by a
             trusted key, or a file is not what was signed.
 
@@ -225,10 +252,13 @@ def session(
         >>> session = myops.ort.session("upscale.onnx")
         >>> (y,) = session.run(None, {"x": x, "scales": np.float32([1, 1, 2.5, 2.5])})
     """
+    from myops.ort import _large
+
     onnxruntime = checked_onnxruntime()
     if session_options is None:
         session_options = onnxruntime.SessionOptions()
-    source = loadable(model)
+    _large.refuse_held(session_options)
+    source = loadable(model, session_options)
     given = [os.fspath(library) for library in libraries]
     with contextlib.ExitStack() as until_loaded:
         hashes: dict[str, str] = {}

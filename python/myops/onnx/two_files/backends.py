@@ -131,9 +131,12 @@ def flattened(model: onnx.ModelProto) -> onnx.ModelProto:
     copy.functions.extend(f for f in model.functions if not scopes.is_body(f))
     if not copy.functions:
         return copy
+    del copy.graph.initializer[:]  # the inliner takes one protobuf message, of less than 2 GiB
     try:
-        return onnx.inliner.inline_local_functions(copy)
+        inlined = onnx.inliner.inline_local_functions(copy)
     except Exception as error:  # what it raises has no common base
         raise ValueError(
             f"the functions of the model cannot be inlined: {reason(error)}"
         ) from error
+    inlined.graph.initializer.extend(model.graph.initializer)
+    return inlined
