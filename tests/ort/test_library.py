@@ -98,6 +98,21 @@ def test_session_options_serve_several_sessions(probe_library: str) -> None:
         myops.ort.register(options, "nowhere.so")
 
 
+@pytest.mark.parametrize("form", ["libprobe.so", "./libprobe.so", Path("libprobe.so")])
+def test_a_library_in_the_working_folder_needs_no_folder(
+    form: Any, probe_library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's loader would look for a bare name in its search path only."""
+    monkeypatch.chdir(Path(probe_library).parent)
+    model = add_model()
+    myops.ort.register(onnxruntime.SessionOptions(), form)
+    myops.ort.session(model, libraries=[form])
+    myops.ort.pyop_session(model, libraries=[form])
+    assert myops.ort.explain(model, libraries=[form], myops_library=True).nodes
+    with pytest.raises(RuntimeError, match="is not a registered function"):
+        myops.ort.explain(model, libraries=[form], myops_library=False)
+
+
 def test_session_passes_other_arguments_to_onnxruntime() -> None:
     session = myops.ort.session(
         add_model(), providers=[("CPUExecutionProvider", {})], disabled_optimizers=[]

@@ -117,7 +117,8 @@ def register_libraries(
             raise FileNotFoundError(f"no such custom-op library: {library}")
         known_by = (hashes or {}).get(library, os.path.realpath(library))
         if known_by not in done:
-            session_options.register_custom_ops_library(library)
+            # The system's loader looks for a bare name in its search path only.
+            session_options.register_custom_ops_library(os.path.abspath(library))
             done.add(known_by)
 
 

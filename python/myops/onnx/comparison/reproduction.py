@@ -138,7 +138,7 @@ def _needed(model: Any, others: list[str]) -> tuple[str, str]:
         code += _EXTENSIONS
     if others:
         words.append("the libraries named below")
-        code += _OTHERS.format(libraries=others)
+        code += _OTHERS.format(libraries=[os.path.abspath(item) for item in others])
     return "".join(f", {word}" for word in words), code
 
 
