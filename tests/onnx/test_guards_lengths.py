@@ -15,8 +15,8 @@ from guard_models import Model, assert_fails
 
 import myops
 from myops.onnx import ExportCheckError, ExportCheckWarning, export
-from myops.onnx.exporting import exact_optimizer
-from myops.onnx.guards import _lengths, other_lengths, special_values
+from myops.onnx.exporting import exact_optimizer, recorded
+from myops.onnx.guards import _difference, _lengths, _origin, other_lengths, special_values
 from myops.onnx.guards._lengths import Group
 
 EXPORTERS = ["dynamo", "torchscript"]
@@ -114,6 +114,55 @@ def test_the_line_that_builds_a_length_in_is_named(exporter: str) -> None:
     text = rf"length of the example is built in at {__file__}:{line}: return F.interp.*int\(\)"
     x = torch.rand(1, 2, 43, 58)
     assert_fails("numbers", text, Model(patches), x, dynamic_axes=AXES, exporter=exporter)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_factor_made_of_lengths_is_named(
+    exporter: str, quick: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python divides in float64, the file in float32, so the result may be shorter by one; also
+    where the outputs are so large that the node is not searched for."""
+    if not quick:
+        monkeypatch.setattr(_origin, "_SECONDS", 0.0)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return myops.interpolate(x, scale_factor=(x.shape[3] + 5) / x.shape[3], mode="nearest")
+
+    x = torch.rand(1, 1, 4, 32)
+    with pytest.raises(ExportCheckError) as caught:
+        export(Model(forward), (x,), input_names=["x"], dynamic_axes={"x": {3: "w"}},
+               exporter=exporter)  # fmt: skip
+    text = str(caught.value)
+    assert "register_symbolic" not in text
+    assert "runtime_assert" not in text
+    if quick or exporter == "dynamo":
+        assert "test_guards_lengths.py:" in text
+        assert "Write size=(2 * h, 2 * w) instead of a scale_factor" in text
+
+
+def test_large_results_are_compared_at_a_part_of_their_elements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A comparison takes longer than most runs, and there is one for every length."""
+    monkeypatch.setattr(_difference, "_MOST", 100)
+    wanted = np.random.default_rng(0).random((3, 700, 5)).astype(np.float32)
+    assert _difference.compare([wanted], [wanted.copy()]) is None
+    for kind in (np.float32, np.int64):
+        expected, got = (1000 * wanted).astype(kind), (1000 * wanted).astype(kind)
+        got[1, 350:] += 7
+        found = _difference.compare([expected], [got])
+        assert found is not None
+        place = [int(n) for n in found.text.split("at [")[1].split("]")[0].split(",")]
+        assert place[0] == 1
+        assert 350 <= place[1] < 700
+
+
+def test_lines_of_torch_are_none_of_the_model() -> None:
+    """Its passes name themselves by a path that begins in site-packages."""
+    line = 'File "{}", line 24, in f'
+    assert recorded.last_place(line.format("torch/fx/passes/runtime_assert.py")) is None
+    assert recorded.last_place(line.format("torch/net.py")) is not None
 
 
 def test_conditions_of_torch_export_are_named() -> None:

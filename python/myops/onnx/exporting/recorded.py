@@ -291,6 +291,9 @@ def is_users(file: str) -> bool:
     folder = os.sep.join(file.split(os.sep)[:-1]) + os.sep
     if file.startswith("<") or folder.startswith((_TORCH + os.sep, _MYOPS + os.sep)):
         return False
+    # The passes of torch.fx name themselves by a path within site-packages.
+    if file.startswith("torch" + os.sep) and os.path.isfile(os.path.join(_TORCH, "..", file)):
+        return False
     if folder.startswith(_PYTHON + os.sep) and "-packages" not in folder[len(_PYTHON) :]:
         return False
     return not any(f"{os.sep}{name}{os.sep}" in folder for name in _EXPORTERS)

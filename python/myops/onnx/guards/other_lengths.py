@@ -175,6 +175,7 @@ class _Search:
 
     def _compared(self, point: Point) -> bool:
         exported, changes = self.exported, self._changes(point)
+        start = time.perf_counter()
         try:
             wanted = exported.torch_run(changes)
         except Exception as error:
@@ -203,7 +204,7 @@ class _Search:
         title = f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"
         self._fail(
             point, changes, f"{title} is not what PyTorch computes: {found.text}.",
-            difference=found,
+            difference=found, seconds=time.perf_counter() - start,
         )  # fmt: skip
 
     def _note(self, results: list[Any]) -> None:
@@ -247,7 +248,9 @@ class _Search:
         text: str,
         cause: Any = None,
         difference: OutputDifference | None = None,
+        seconds: float = 0.0,
     ) -> NoReturn:
+        """seconds: How long it took to compare at the point."""
         where = ", ".join(f"{name} of shape {list(t.shape)}" for name, t in changes.items())
         broken = self.conditions.broken(point)
         said = [(item, self.conditions.text(item)) for item in broken]
@@ -255,7 +258,7 @@ class _Search:
         def origin() -> str:
             if difference is None:
                 return _origin.of_failure(self.exported, cause)
-            return _origin.of_difference(self.exported, changes, difference)
+            return _origin.of_difference(self.exported, changes, difference, seconds)
 
         told = difference.text if difference is not None else ""
         advice = _advice.of_lengths(self.exported, said, origin, told).strip()
