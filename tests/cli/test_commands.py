@@ -52,18 +52,20 @@ def typed(*words: Any, cwd: Path) -> subprocess.CompletedProcess[str]:
     return warm.run("-m", "myops", *words, cwd=cwd)
 
 
-def call(*words: Any, stdin: bytes = b"") -> tuple[int, str, str]:
+def call(*words: Any, stdin: bytes | None = b"") -> tuple[int, str, str]:
     """The same in this process: status, stdout, and stderr without line breaks."""
     status, out, errors = called(*words, stdin=stdin)
     return status, out.decode(), " ".join(errors.split())
 
 
-def called(*words: Any, stdin: bytes = b"") -> tuple[int, bytes, str]:
-    """Status, the bytes of stdout, and stderr unchanged."""
-    streams = [io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (stdin, b"", b"")]
+def called(*words: Any, stdin: bytes | None = b"") -> tuple[int, bytes, str]:
+    """Status, the bytes of stdout, and stderr unchanged; stdin None is closed."""
+    streams = [io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (stdin or b"", b"", b"")]
     before = sys.argv, sys.stdin, sys.stdout, sys.stderr
     sys.argv = ["myops", *map(str, words)]
     sys.stdin, sys.stdout, sys.stderr = streams
+    if stdin is None:
+        sys.stdin = None  # type: ignore[assignment]
     status = 0
     try:
         myops.cli.main()

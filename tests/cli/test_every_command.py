@@ -341,6 +341,13 @@ def test_models_are_read_from_and_written_to_pipes(command: str, tmp_path: Path)
     status, out, errors = called(command, *words("-", "-"))
     assert (status, out) == (2, b"")
     assert "got an empty file" in errors
+    status, out, errors = called(command, *words("-", "-"), stdin=None)
+    assert (status, out) == (2, b"")
+    assert "expected a model piped into stdin, which is closed" in errors
+    for place in ("/proc/out.onnx", "none/out.onnx"):
+        status, out, errors = called(command, *words("good.onnx", place))
+        assert (status, out) == (2, b"")
+        assert f"OUT: {place}: " in errors
 
 
 @pytest.mark.parametrize(
@@ -353,6 +360,33 @@ def test_commands_without_output_read_stdin(command: str, tmp_path: Path) -> Non
     status, out, errors = called(command, *words("-", "out"), stdin=data)
     assert status == 0, errors
     assert out
+    status, out, errors = called(command, *words("-", "out2"), stdin=None)
+    assert (status, out) == (2, b"")
+    assert "expected a model piped into stdin, which is closed" in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("compare", "good.onnx", "good.onnx", "--html", "none/a.html"), "--html: none/a.html: no"),
+        (("compare", "good.onnx", "good.onnx", "--html", "/proc/a.html"), "cannot be written"),
+        (("matrix", "interpolate", "-o", "/proc/a.html"), "the report: /proc/a.html: cannot be"),
+        (("bundle", "good.onnx", "-o", "/proc/dep"), "/proc/dep: cannot be written"),
+        (("verify", "none", "--key", "good.onnx"), "FOLDER: no such folder: none; expected"),
+        (("verify", "good.onnx"), "FOLDER: got the file good.onnx; expected"),
+        (("quantize", "good.onnx", "q.onnx", "--data", "good.onnx"), "got the file good.onnx"),
+    ],
+)
+def test_places_are_checked_first_and_named_as_typed(
+    words: tuple[str, ...], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from myops.onnx.two_files import comparing
+
+    monkeypatch.setattr(comparing, "trace", None)  # what takes the time
+    status, out, errors = called(*words)
+    assert (status, out) == (2, b"")
+    assert text in " ".join(errors.split())
+    assert ".out." not in errors
 
 
 def test_a_bundle_of_stdin_is_written_to_the_current_folder(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ from two_files_models import (
     weight_of,
 )
 
+import myops.onnx
+import myops.ort
 from myops.onnx import compare_files
 from myops.onnx.two_files import backends
 
@@ -180,6 +182,31 @@ def test_bfloat16_and_float16_values_are_compared(kind):
         assert compare_files(model("Sin"), model("Sin"), backend=backend, inputs=given).passed
         report = compare_files(model("Sin"), model("Tan"), backend=backend, inputs=given)
         assert report.first_mismatch.value == "a"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
+def test_arrays_of_another_type_are_refused(dtype):
+    """As ONNX Runtime refuses them: a conversion would hide what the caller will meet there."""
+    model = model_of([helper.make_node("Sin", ["x"], ["y"])], [info("x", FLOAT, [5])],
+                     [info("y", FLOAT, [5])])  # fmt: skip
+    inputs = {"x": np.ones(5, dtype)}
+    text = f"inputs: x: got an array of {dtype}, expected float32; convert it"
+    for call in (
+        lambda: compare_files(model, model, inputs=inputs),
+        lambda: myops.ort.bench(model, inputs=inputs),
+        lambda: myops.ort.explain(model, inputs=inputs),
+        lambda: myops.onnx.to_half(model, inputs=inputs),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
+@pytest.mark.parametrize("option", ["backend", "against"])
+def test_an_unknown_backend_is_named_by_its_argument(option):
+    model = model_of([helper.make_node("Sin", ["x"], ["y"])], [info("x", FLOAT, [5])],
+                     [info("y", FLOAT, [5])])  # fmt: skip
+    with pytest.raises(ValueError, match=f"compare: {option}: got 'nothing', expected one of"):
+        compare_files(model, **{option: "nothing"})
 
 
 def test_integers_booleans_and_strings_are_compared():

@@ -107,6 +107,23 @@ def test_broken_metadata_is_ignored():
     assert [region.path for region in regions(proto)] == [""]
 
 
+def test_nodes_without_a_module_belong_to_none():
+    """torch.export gives them a name of its own, as those that read a length of an input."""
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Conv2d(3, 3, 1)
+
+        def forward(self, x):
+            return myops.interpolate(self.layer(x), size=(x.shape[2] + 1, 9))
+
+    model = myops.onnx.export(Twice(), torch.rand(1, 3, 8, 8), exporter="dynamo",
+                              dynamic_axes={"x": [2]})  # fmt: skip
+    assert "_empty_nn_module_stack" in str(model.graph.node)
+    assert {region.path for region in regions(model)} == {"", "layer"}
+
+
 def test_lowered_nodes_stay_in_their_module():
     class Up(nn.Module):
         def forward(self, x):

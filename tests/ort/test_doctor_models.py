@@ -210,6 +210,18 @@ def test_a_body_does_not_replace_a_kernel_without_the_dtype() -> None:
     assert examine(model, myops_library=False).verdict == "loads"
 
 
+def test_nodes_of_function_bodies_are_not_counted(tmp_path: Path) -> None:
+    """As by inspect: a body says what one node of the model stands for."""
+    import myops.onnx
+
+    nodes = [node("MyAdd", outputs="t", domain="myops"), node("Relu", "t", name="end")]
+    path = tmp_path / "model.onnx"
+    onnx.save(model_of(nodes, TWO, functions=[add_body()]), path)
+    facts = examine(path).model
+    assert facts is not None
+    assert facts["nodes"] == myops.onnx.inspect(path).node_count == 2
+
+
 def test_a_node_without_library_and_body_is_an_error() -> None:
     finding = found(
         examine(model_of([node("MyAdd", domain="myops")], TWO), myops_library=False),

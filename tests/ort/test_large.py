@@ -1,4 +1,4 @@
-"""Models of 2 GiB and more, with a lower limit: weights that protobuf cannot hold in one message."""
+"""Models of 2 GiB and more, with a lower limit: weights that do not fit into one message."""
 
 from __future__ import annotations
 

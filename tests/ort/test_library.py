@@ -83,7 +83,7 @@ def test_a_large_model_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(myops.ort._session, "_MAX_BYTES", 10)
     with pytest.raises(ValueError, match=r"2 GiB or more.*save_as_external_data=True"):
         myops.ort.session(add_model())
-    with pytest.raises(ValueError, match="2 GiB or more.*PyOps need it in one message"):
+    with pytest.raises(ValueError, match=r"2 GiB or more.*PyOps need it in one message"):
         myops.ort.pyop_session(add_model())
 
 

@@ -166,8 +166,9 @@ def of_array(value: Any, column: str, rank: int, source: str) -> Input:
     flat = rank <= 1 and tail and None not in tail  # lists of all elements
     if rank == len(shape) - 1 or flat:
         return Input(value.name, column, kind, True, dtype, shape)
+    named = f"column {column!r}" if column else "it"
     raise ValueError(
-        f"{source}: column {column!r} has rows of rank {rank}, expected rank {len(shape) - 1}, or "
+        f"{source}: {named} has rows of rank {rank}, expected rank {len(shape) - 1}, or "
         f"{len(shape)} for whole inputs: the input {value.name!r} takes {list(value.shape)}"
     )
 

@@ -42,6 +42,8 @@ def source(model: Path) -> Path | bytes:
     """What the library reads: the path, or the bytes from stdin for "-"."""
     if model != STREAM:
         return model
+    if sys.stdin is None:  # closed, as by <&-
+        raise ValueError("MODEL: got -, expected a model piped into stdin, which is closed")
     if sys.stdin.isatty():
         raise ValueError("MODEL: got -, expected a model piped into stdin")
     return sys.stdin.buffer.read()
@@ -68,12 +70,11 @@ class Writing:
         to_stdout = output == STREAM
         if to_stdout and json:
             raise ValueError("--json: got OUT - as well, expected one of them: both are for stdout")
+        if to_stdout and sys.stdout is None:
+            raise ValueError("OUT: got -, expected a file: stdout is closed")
         if not to_stdout:
             refuse_same(output, model, "OUT")
-            if output.is_dir():
-                raise IsADirectoryError(f"OUT: {output}: got a folder, expected a file")
-            if not output.absolute().parent.is_dir():
-                raise FileNotFoundError(f"OUT: {output}: no such folder: {output.parent}")
+            refuse_unwritable(output, "OUT")
         self.source = source(model)
         self.file: Any = sys.stdout.buffer if to_stdout else output
         self.name = "stdout" if to_stdout else str(output)
@@ -108,6 +109,17 @@ def refuse_same(output: Path, model: Path, what: str) -> None:
                 f"{what}: got {output}, which is the model that is read; expected another file, so "
                 "that nothing is lost"
             )
+
+
+def refuse_unwritable(output: Path, what: str) -> None:
+    """Refuses a file that cannot be written, before the work rather than after it.
+
+    Raises:
+        OSError: It is a folder, its folder does not exist, or nothing can be written there.
+    """
+    from myops.onnx.graph import writing
+
+    writing.refuse_unwritable(output, what)
 
 
 @contextlib.contextmanager

@@ -100,6 +100,7 @@ def compare(
         "--dim": dim,
     }  # fmt: skip
     if html is not None:  # refused before minutes of work, not after them
+        _graphs.refuse_unwritable(html, "--html")
         require("matplotlib.image", "--html")
     two = _is_file(target)
     for name, value in given.items():

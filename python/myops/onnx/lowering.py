@@ -393,7 +393,8 @@ def convert(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     except RuntimeError as error:
         raise LoweringError(
             f"the model cannot be converted from ai.onnx opset {scopes.onnx_opset(model)} to "
-            f"{opset}: {error}. Export it with opset_version={opset} instead."
+            f"{opset}: {error}. Where PyTorch's exporters write that opset, export the model with "
+            f"opset_version={opset}; else keep its own."
         ) from error
     module_paths.restore(model, converted)
     return converted

@@ -39,6 +39,8 @@ NO_MODULES = (
     "its nodes say nothing of modules. Files written by torch >= 1.13 do, unless a tool removed "
     "the names or metadata of the nodes"
 )
+# What torch.export calls the module of a node that belongs to none.
+_NONE = "_empty_nn_module_stack_from_metadata_hook"
 _MOST_LISTED = 20  # modules in a sentence
 _NODE_NAME = "myops.node_name"  # the name of the node that this one was made from
 
@@ -169,7 +171,7 @@ def stack_of(node: onnx.NodeProto) -> Stack | None:
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return None
-    return tuple(name for name in names[:-1] if name)
+    return tuple(name for name in names[:-1] if name and name != _NONE)
 
 
 def _metadata(node: onnx.NodeProto, key: str) -> str | None:

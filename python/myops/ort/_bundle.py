@@ -121,7 +121,12 @@ def bundle(
     whole = target.with_name(f".{target.name}.{os.getpid()}")
     partial = whole / inner
     try:
-        partial.mkdir(parents=True)
+        try:
+            partial.mkdir(parents=True)
+        except OSError as error:  # it tells the temporary name
+            raise type(error)(
+                f"bundle: folder: {target}: cannot be written: {error.strerror}"
+            ) from error
         files.save(proto, partial / name)
         for weight in data:
             (partial / weight).parent.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,8 @@ def that_run(
             nothing suits the first.
 
     Raises:
-        ValueError: A name that the model does not have, or an input that cannot be invented.
+        ValueError: A name that the model does not have, an array of another type than the model
+            states, or an input that cannot be invented.
         RuntimeError: Nothing suits, or what a function raises for another reason.
     """
     from myops.onnx.comparison.ort_side import RunError
@@ -62,6 +63,7 @@ def that_run(
         made = feeds.make(model, feeds.Asked(*asked))
     except feeds.CannotMakeError as error:
         raise ValueError(f"{error}. {ADVICE}") from None
+    _refuse_other_types(model, asked[0], made.feeds[0])
     tried = [feed for found in made.feeds for feed in (_normal(model, asked[0], found), found)]
     first: Exception | None = None
     for run in runs:
@@ -78,6 +80,28 @@ def that_run(
         f"the model does not run; {len(tried)} inputs were tried. With the first: {reason(first)}"
         f"{hint} {ADVICE}"
     )
+
+
+def _refuse_other_types(model: onnx.ModelProto, given: Mapping[str, Any], feed: Feed) -> None:
+    """ONNX Runtime refuses such arrays, and a conversion would hide it.
+
+    Raises:
+        ValueError: An array is not of the type that the model states. For float16, as for types
+            that NumPy itself does not have, float32 is taken too, so that a model and its narrow
+            form run on the same arrays.
+    """
+    for item in model.graph.input:
+        kind = item.type.tensor_type.elem_type
+        if item.name not in given or not kind:
+            continue
+        stated = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+        array = feed[item.name]
+        taken = {stated, np.dtype(np.float32)} if stated == np.float16 else {stated}
+        if stated.isbuiltin == 1 and stated.kind in "biufc" and array.dtype not in taken:
+            raise ValueError(
+                f"inputs: {item.name}: got an array of {array.dtype}, expected {stated}; convert "
+                f"it: array.astype(np.{stated})"
+            )
 
 
 def _normal(model: onnx.ModelProto, given: Mapping[str, Any], feed: Feed) -> dict[str, np.ndarray]:

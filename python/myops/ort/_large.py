@@ -49,11 +49,10 @@ def without_weights(model: onnx.ModelProto, session_options: Any) -> onnx.ModelP
         stated = graph.initializer.add(name=tensor.name, data_type=tensor.data_type)
         stated.dims.extend(tensor.dims)
         stated.data_location = onnx.TensorProto.EXTERNAL
-        for key, text in (("location", "in memory"), ("offset", "0"), ("length", str(array.nbytes))):
+        where = {"location": "in memory", "offset": "0", "length": str(array.nbytes)}
+        for key, text in where.items():
             stated.external_data.add(key=key, value=text)
-    session_options.add_external_initializers(
-        list(values), [value for _, value in values.values()]
-    )
+    session_options.add_external_initializers(list(values), [value for _, value in values.values()])
     _held[session_options] = list(values.values())
     return light
 

@@ -16,13 +16,39 @@ from myops.onnx.graph import files
 def refuse(f: Any, external_data: bool) -> None:
     """Refuses, before the export, a destination that cannot be written after it."""
     if f is None or isinstance(f, (str, os.PathLike)):
-        if f is not None and not Path(f).resolve().parent.is_dir():
-            raise FileNotFoundError(f"export: f: no such folder: {Path(f).resolve().parent}")
+        if f is not None:
+            refuse_unwritable(f, "export: f")
         return
     if not hasattr(f, "write"):
         raise TypeError(f"export: f: got {type(f).__name__}, expected a path or a file object")
     if external_data:
         raise ValueError("export: f: got a file object, expected a path: external_data needs one")
+
+
+def refuse_unwritable(path: str | os.PathLike[str], what: str) -> None:
+    """Refuses a file that cannot be written.
+
+    Args:
+        path: The file.
+        what: What messages call it.
+
+    Raises:
+        OSError: It is a folder, its folder does not exist, or nothing can be written there.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{what}: {path}: got a folder, expected a file")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{what}: {path}: no such folder: {path.parent}")
+    if path.exists():
+        if not os.access(path, os.W_OK):
+            raise PermissionError(f"{what}: {path}: got a file that cannot be written")
+        return
+    try:
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name[:50]}.", dir=path.absolute().parent):
+            pass
+    except OSError as error:  # it would tell the temporary name
+        raise type(error)(f"{what}: {path}: cannot be written: {error.strerror}") from error
 
 
 def write(model: onnx.ModelProto, f: Any, external_data: bool) -> None:

@@ -101,9 +101,9 @@ def _compare(wanted: np.ndarray, got: Any) -> str:
     with np.errstate(over="ignore"):  # next to 0 the relative error may be infinite
         relative = apart[place] / max(size[place], np.finfo(np.float64).tiny)
     return (
-        f"error {apart[place]:.3g} (relative {relative:.3g}) at {_place(place, steps)}: {b[place]:.6g}, "
-        f"PyTorch {a[place]:.6g}; allowed there: {allowed[place]:.3g}, which for {wanted.dtype} is "
-        f"{tolerance:g} of the value and of the mean"
+        f"error {apart[place]:.3g} (relative {relative:.3g}) at {_place(place, steps)}: "
+        f"{b[place]:.6g}, PyTorch {a[place]:.6g}; allowed there: {allowed[place]:.3g}, "
+        f"which for {wanted.dtype} is {tolerance:g} of the value and of the mean"
     )
 
 

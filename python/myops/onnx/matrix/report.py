@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from myops._names import choose
 from myops._text import printable
+from myops.onnx.graph import writing
 from myops.onnx.matrix import layout
 from myops.onnx.matrix.cells import EXPORTERS, MEANINGS, VERDICTS, Cell
 
@@ -270,13 +271,12 @@ def check_path(path: str | os.PathLike[str]) -> str:
 
     Raises:
         ValueError: The suffix has no format.
-        FileNotFoundError: Its folder does not exist.
+        OSError: It cannot be written.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in (".html", ".md", ".json"):
         raise ValueError(f"{path}: got suffix {suffix!r}, expected .html, .md or .json")
-    if not Path(path).absolute().parent.is_dir():
-        raise FileNotFoundError(f"no such folder: {Path(path).parent}")
+    writing.refuse_unwritable(path, "the report")
     return suffix
 
 

@@ -93,8 +93,11 @@ def read_folder(
 
     Raises:
         FileNotFoundError: There is no such folder.
+        NotADirectoryError: It is a file.
         ValueError: It contains none of these, or files that do not fit the model.
     """
+    if folder.is_file():
+        raise NotADirectoryError(f"data: got the file {folder}, expected its folder")
     if not folder.is_dir():
         raise FileNotFoundError(f"data: no such folder: {folder}")
     wanted = inputs_of(model)

@@ -36,10 +36,15 @@ class Backend:
             without a float16 kernel run in float32 between two casts.
     """
 
-    def __init__(self, name: str, libraries: Sequence[str | os.PathLike[str]] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        libraries: Sequence[str | os.PathLike[str]] = (),
+        argument: str = "backend",
+    ) -> None:
         if name not in BACKENDS:
             raise ValueError(
-                f"compare: backend: got {name!r}, expected one of {', '.join(BACKENDS)}."
+                f"compare: {argument}: got {name!r}, expected one of {', '.join(BACKENDS)}."
                 + near_misses(name, BACKENDS)
             )
         self.name = name

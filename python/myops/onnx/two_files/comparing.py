@@ -87,7 +87,8 @@ def compare_files(
         True
     """
     say = progress or (lambda text: None)
-    backends = Backend(backend, libraries), Backend(against or backend, libraries)
+    second_backend = Backend(against or backend, libraries, "against" if against else "backend")
+    backends = Backend(backend, libraries), second_backend
     if second is None and backends[0].name == backends[1].name:
         raise ValueError(
             f"compare: got one file, in {backend!r} on both sides; expected a second file, or "

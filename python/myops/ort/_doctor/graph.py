@@ -163,7 +163,7 @@ def facts(model: onnx.ModelProto) -> dict[str, Any]:
         "ir_version": model.ir_version,
         "opsets": {domain or "ai.onnx": v for domain, v in opsets_of(model.opset_import).items()},
         "producer": f"{model.producer_name} {model.producer_version}".strip(),
-        "nodes": len(every),
+        "nodes": sum(not place.inside.startswith("function ") for place in every),
         "custom_nodes": custom,
         "functions": sorted(op_name(domain, name) for domain, name in own),
         "inputs": {item.name: type_text(item.type) for item in model.graph.input},

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from myops._terminal import line
-from myops._text import for_markup, printable
+from myops._text import byte_size, for_markup, printable
 
 if TYPE_CHECKING:
     from myops.ort._doctor.report import DoctorReport, Finding
@@ -109,7 +109,7 @@ def _model(report: DoctorReport) -> list[tuple[str, Any]]:
     custom = ", ".join(f"{count} {name}" for name, count in facts["custom_nodes"].items())
     placed = ", ".join(f"{count} on {name}" for name, count in report.providers.items())
     return [
-        ("model", f"{facts['path']} ({facts['bytes'] / 1024:.0f} KiB)"),
+        ("model", f"{facts['path']} ({byte_size(facts['bytes'])})"),
         ("made by", facts["producer"]),
         ("versions", f"IR {facts['ir_version']}, {opsets}"),
         ("nodes", f"{facts['nodes']}" + (f", of them {custom}" if custom else "")),

@@ -96,6 +96,7 @@ def verify(bundle: str | os.PathLike[str], trusted_keys: Sequence[Key] | None = 
     Raises:
         ValueError: No trusted key; no signature, or none by a trusted key; a file is missing, has
             other bytes, is no plain file, or was not signed.
+        NotADirectoryError: There is no such folder.
         ImportError: The package cryptography is missing.
 
     Example:
@@ -104,6 +105,9 @@ def verify(bundle: str | os.PathLike[str], trusted_keys: Sequence[Key] | None = 
         'upscale.onnx'
     """
     folder = Path(os.fspath(bundle))
+    if not folder.is_dir():
+        got = f"got the file {folder}" if folder.exists() else f"no such folder: {folder}"
+        raise NotADirectoryError(f"bundle: {got}; expected the folder of a signed bundle")
     with opened(folder) as root:
         signature, stated = _checked_signature(root, folder, trusted_keys)
         for name, expected in stated.items():
