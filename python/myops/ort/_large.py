@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
+
+if TYPE_CHECKING:
+    import onnx  # a session of a file needs no onnx
 
 SMALL = 4096  # elements: ONNX Runtime reads shapes and the like while it loads the model
 
@@ -29,6 +31,7 @@ def refuse_held(session_options: Any) -> None:
 
 def without_weights(model: onnx.ModelProto, session_options: Any) -> onnx.ModelProto:
     """A copy of the model whose large weights are in the options instead."""
+    import onnx
     import onnxruntime
 
     light = onnx.ModelProto(ir_version=model.ir_version)
@@ -59,6 +62,8 @@ def without_weights(model: onnx.ModelProto, session_options: Any) -> onnx.ModelP
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray | None:
     """Its numbers; None for types that NumPy itself does not have."""
+    import onnx
+
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return None
     kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
