@@ -111,6 +111,13 @@ def test_defaults(way: str, tmp_path: Path) -> None:
                 assert np.float64(got).tobytes() == np.float64(value).tobytes(), name
 
 
+def test_signatures_have_the_short_number() -> None:
+    assert recorded.__defaults__ is not None
+    assert recorded.__defaults__[-2:] == (0.7, (0.1, 0.2))
+    assert _stubs._default(myops.Attribute("ratio", float(np.float32(0.7)), ".")) == " = 0.7"
+    assert _stubs._default(myops.Attribute("exact", 0.7, ".", type="double")) == " = 0.7"
+
+
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_stubs_can_be_read(name: str) -> None:
     default = _stubs._default(myops.Attribute(name, DEFAULTS[name], "."))

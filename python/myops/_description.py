@@ -166,6 +166,11 @@ class AttributeInfo:
             object.__setattr__(self, "default", None)
 
     @property
+    def short_default(self) -> Any:
+        """The default in the fewest digits that mean the same float of 32 bits, such as 0.7."""
+        return _shortest(self.default) if self.type in ("float", "floats") else self.default
+
+    @property
     def is_list(self) -> bool:
         return self.type in ("ints", "floats", "doubles", "strings")
 
@@ -182,6 +187,12 @@ def _float32(value: Any) -> Any:
     if type(value) is float:
         return ctypes.c_float(value).value
     return type(value)(map(_float32, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _shortest(value: Any) -> Any:
+    if type(value) is float:
+        return float(str(np.float32(value))) if _float32(value) == value else value
+    return type(value)(map(_shortest, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _type_of(name: str, default: Any) -> str:

@@ -208,12 +208,11 @@ def _attribute_type(item: AttributeInfo) -> str:
 def _default(item: AttributeInfo) -> str:
     if item.required:
         return ""
-    if isinstance(item.default, str):
-        return f" = {json.dumps(item.default)}"
-    simple = item.default is None or (
-        isinstance(item.default, (int, float)) and math.isfinite(item.default)
-    )
-    return f" = {item.default!r}" if simple else " = ..."  # a list
+    default = item.short_default
+    if isinstance(default, str):
+        return f" = {json.dumps(default)}"
+    simple = default is None or (isinstance(default, (int, float)) and math.isfinite(default))
+    return f" = {default!r}" if simple else " = ..."  # a list
 
 
 def _docstring(info: OpInfo) -> str:

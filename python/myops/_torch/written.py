@@ -36,7 +36,7 @@ def function_of(op: TorchOp, doc: str, module: str) -> Callable[..., Any]:
         droppable = all(later.optional for later in inputs[number:])
         parameters.append(f"{item.name}: {kind}" + (" = None" if droppable else ""))
     for attribute in info.attributes[:-1] if info.random else info.attributes:
-        default = attribute.default
+        default = attribute.short_default
         kind = _TYPES[attribute.type]
         kind = f"Optional[{kind}]" if default is None else kind
         parameters.append(f"{attribute.name}: {kind} = {_literal(default)}")
