@@ -99,7 +99,7 @@ MYOPS_INLINE void sum_lanes(const Wide* weight, int64_t places, const Wide* sour
   using V = Vector<Wide>;
   constexpr int64_t L = kLanes<Wide>;
   constexpr int kFirst = kTaps > 0 ? kTaps : 4;
-  V sums[kVectors];
+  V sums[kVectors] = {};
   if (kTaps > 0 || places == 4) {
     const Wide* slab = source + at(0);
     V w = broadcast(weight[0]);
