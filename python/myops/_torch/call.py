@@ -275,6 +275,8 @@ class TorchOp:
         """Names the argument that torch cannot pass on, of which it says the position only."""
         if self._variadic and not isinstance(inputs[-1], (list, tuple)):
             return
+        if self._texts:
+            self._refuse_texts(inputs)
         flat = self._flat(inputs)
         declared = self.info.expanded(len(flat)).inputs
         for item, value in zip(declared, flat, strict=False):
