@@ -100,7 +100,8 @@ class FewPixels {
       if (linear) return !kNarrow ? (half ? 1 : 3) : full ? 2.2 : half ? 3 : 6;
       return full && !kNarrow ? 2.2 : half || !kNarrow ? 6 : kNever;
     }
-    if (channels == 1) return kNarrow || !linear ? kNever : !kFloat ? 4 : taps.output <= 3 ? 3 : 6;
+    if (kNarrow) return linear && channels > 1 ? 8 : kNever;
+    if (channels == 1) return !linear ? kNever : !kFloat ? 4 : taps.output <= 3 ? 3 : 7;
     if (!linear) return (kFloat ? 16 : 12) / static_cast<double>(channels);
     if (channels == 2) return kFloat ? 3.4 : 3;
     return kFloat && channels == 3 ? 3 : 2.4;
