@@ -163,7 +163,7 @@ void refuse_freed(const Op& op, const std::string& argument, const TorchTensor& 
   if (bytes > 0 || seen.elements() == 0) return;
   fail(op.name, argument, str("a tensor of shape ", seen.shape, " whose memory has been freed"),
        "one with its elements: untyped_storage().resize_(0) frees them, and resize_() to the size "
-       "before makes room for them again");
+       "before allocates them again");
 }
 
 }  // namespace myops::torch_adapter
