@@ -27,8 +27,15 @@ struct IndexedRows {
   MYOPS_INLINE const Wide* operator[](int64_t row) const { return source + index[row] * size; }
 };
 
-// x[k][i] = from[at[i] + k] for k < 4. Not by gathering: four neighbours are one load.
-inline void load_four_taps(const float* from, const int32_t* at, Vector<float>* x) {
+// x[k][i] = from[at[i] + k] for k < kTaps. Not by gathering: neighbours are one load.
+template <int kTaps>
+MYOPS_INLINE void load_neighbours(const double* from, const int32_t* at, Vector<double>* x) {
+  static_assert(kTaps == 2);
+  load_pairs(from, at, x[0], x[1]);
+}
+template <int kTaps>
+MYOPS_INLINE void load_neighbours(const float* from, const int32_t* at, Vector<float>* x) {
+  if constexpr (kTaps == 2) return load_pairs(from, at, x[0], x[1]);
   constexpr auto kAll = std::make_integer_sequence<int, static_cast<int>(kLanes<float>)>();
   Vector<float> fours[4];
   for (int i = 0; i < 4; ++i) fours[i] = load_fours<float>(from, at + i);
@@ -73,10 +80,21 @@ class Gather {
  private:
   static constexpr int64_t L = kLanes<Wide>;
 
+  // Whether a load for each element is possible: not from elements that are to be widened.
+  template <int kTaps, class From>
+  static constexpr bool loads_neighbours() {
+    return kPermutes<Wide> && std::is_same_v<std::remove_const_t<From>, Wide> &&
+           (kTaps == 2 || (kTaps == 4 && sizeof(Wide) == sizeof(float)));
+  }
+  template <class AnyRows>
+  using Element = std::remove_reference_t<decltype(*std::declval<AnyRows>().sources[0])>;
+
   template <int kTaps, class AnyRows>
   void run(int64_t begin, int64_t end, const AnyRows& rows) const;
   template <int kTaps, Strategy kStrategy, class AnyRows>
   int64_t sum_rows(int64_t first, int64_t end, const AnyRows& rows) const;
+  template <int kTaps, class AnyRows>
+  int64_t sum_neighbours(int64_t first, int64_t end, const AnyRows& rows) const;
   template <Strategy kStrategy, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
 
@@ -91,7 +109,7 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
     const int64_t at = table_.begin_of(first);
     const bool whole = at >= begin && at + L <= end;
     if constexpr (kPermutes<Wide>) {
-      if (whole && block.strategy != Strategy::Scalar) {
+      if (whole && block.strategy < Strategy::LoadPerElement) {
         first = with_strategy(block, [&](auto strategy) {
           if constexpr (kTaps == 0) {
             return with_cycle<strategy>(
@@ -101,6 +119,12 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
           }
         });
         continue;
+      }
+      if constexpr (loads_neighbours<kTaps, Element<AnyRows>>()) {
+        if (whole && block.strategy == Strategy::LoadPerElement) {
+          first = sum_neighbours<kTaps>(first, end, rows);
+          continue;
+        }
       }
     }
     const int64_t from = std::max(at, begin), to = std::min(at + L, end);
@@ -134,6 +158,36 @@ MYOPS_NOINLINE int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end,
                              block.of([&](int64_t i) { return load_wide<Wide>(from + i); }));
         }
       });
+}
+
+// Whole blocks, row by row: a row is read from more places than several rows together can be read
+// from at once.
+template <class Wide>
+template <int kTaps, class AnyRows>
+MYOPS_NOINLINE int64_t Gather<Wide>::sum_neighbours(int64_t first, int64_t end,
+                                                    const AnyRows& rows) const {
+  struct Tables {
+    const int32_t* index;
+    const Wide* weight;
+  };
+  const int32_t* index = table_.all_indices();
+  const Wide* weight = table_.all_weights();
+  const auto tables_of = [index, weight](const Block& block) MYOPS_INLINED {
+    return Tables{index + block.index, weight + block.weight};
+  };
+  const BlockRun<0, Wide, decltype(tables_of)> blocks(table_, first, end, tables_of);
+  for (int64_t row = 0; row < rows.count; ++row) {
+    const Wide* source = rows.sources[row];
+    auto* target = rows.target + row * rows.step;
+    blocks.each([&](const Tables& tables, int64_t low, int64_t at) MYOPS_INLINED {
+      V x[kTaps];
+      load_neighbours<kTaps>(source + low, tables.index, x);
+      V total = load(tables.weight) * x[0];
+      for (int k = 1; k < kTaps; ++k) total = fma(load(tables.weight + k * L), x[k], total);
+      store_narrow<Wide>(target + at, total);
+    });
+  }
+  return blocks.stop();
 }
 
 // Copies whole blocks, row by row, because memory is fastest with one stream of stores. Returns
@@ -170,11 +224,10 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   const int32_t* index = table_.index(block);
   V x[4] = {};
   constexpr bool kSame = kPermutes<Wide> && std::is_same_v<From, Wide>;
-  if (kSame && kTaps == 2 && block.reads_neighbours) {
-    if constexpr (kSame) load_pairs(from, index, x[0], x[1]);
-  } else if (kSame && kTaps == 4 && sizeof(Wide) == 4 && block.reads_neighbours) {
-    if constexpr (kSame && sizeof(Wide) == 4) load_four_taps(from, index, x);
-  } else if (block.strategy == Strategy::Scalar) {
+  constexpr bool kLoads = loads_neighbours<kTaps, From>();
+  if (kLoads && block.strategy == Strategy::LoadPerElement) {
+    if constexpr (kLoads) load_neighbours<kTaps>(from, index, x);
+  } else if (block.strategy >= Strategy::LoadPerElement) {
     for (int k = 0; k < kValues; ++k) {
       if constexpr (kSame) {
         x[k] = gather_lanes(from, load_as<Index<Wide>>(index + k * L));

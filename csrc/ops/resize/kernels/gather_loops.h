@@ -118,7 +118,9 @@ class BlockRun {
   MYOPS_INLINE void each(const Make& make) const {
     if constexpr (kCycle == 0) {
       const Block* block = blocks_;
-      for (int64_t at = begin_; at < end_; at += L, ++block) make(load_(*block), block->low, at);
+      for (int64_t at = begin_; at < end_; at += L, ++block) {
+        make(load_(*block), block->low, std::min(at, last_));
+      }
     } else {
       each_cycle(make, std::make_index_sequence<kCycle>());
     }
@@ -136,6 +138,7 @@ class BlockRun {
         begin_(table.begin_of(first)),
         stop_(table.run_end(*blocks_, first, end)),
         end_(begin_ + stop_ - first),
+        last_(table.elements() - L),
         shift_(blocks_->shift),
         behind_{(k == 0 ? 0 : blocks_[k].low - blocks_->low)...},
         tables_{load_(blocks_[k])...} {}
@@ -156,7 +159,7 @@ class BlockRun {
 
   const Load& load_;
   const Block* blocks_;
-  int64_t begin_, stop_, end_, shift_;
+  int64_t begin_, stop_, end_, last_, shift_;
   std::array<int64_t, kCycle> behind_;
   std::array<Tables, kCycle> tables_;
 };

@@ -8,11 +8,13 @@
 //   ThreeLoadsPerTap   the same with three; for downscaling by up to 3, and for channels innermost
 //   TwoLoadsAnyOrder   taps that are not consecutive, in two vectors: at the edges, where indices
 //                      repeat
-//   Scalar             anything else, such as sources shorter than a vector: element by element, by
-//                      the instruction that gathers, or neighbours by one load for each element
+//   LoadPerElement     the taps of each element lie side by side, a load for each element; for
+//                      downscaling by more
+//   Scalar             anything else, such as sources shorter than a vector: element by element, or
+//                      by the instruction that gathers
 //
-// The order matters: all but Scalar are made by loops (gather_loops.h), and up to ThreeLoadsPerTap
-// these are fast.
+// The order matters: up to TwoLoadsAnyOrder, the loops of gather_loops.h make the blocks, and up to
+// ThreeLoadsPerTap these are fast.
 // All outputs have as many taps: one, two or four. An element is one of the row: output * step +
 // channel, where channels are innermost.
 #pragma once
@@ -32,6 +34,7 @@ enum class GatherStrategy : uint8_t {
   TwoLoadsPerTap,
   ThreeLoadsPerTap,
   TwoLoadsAnyOrder,
+  LoadPerElement,
   Scalar
 };
 
@@ -64,7 +67,6 @@ class GatherTable {
     int32_t run;            // blocks from here on, this one included, that one loop makes
     int32_t shift;          // from the `low` of one to that of the same place in the next cycle
     Strategy strategy;
-    bool reads_neighbours;  // Scalar: the taps of each element follow one another
     // After so many blocks the tables of a run of copies come again: 1, 2, 3, 9 or 0, never.
     uint8_t cycle;
 
@@ -108,23 +110,23 @@ class GatherTable {
     return std::any_of(blocks_.begin(), blocks_.end(),
                        [half](const Block& block) { return block.cycle > 0 && block.run >= half; });
   }
-  // The same, or two taps are gathered from far apart, or four neighbours are loaded together.
+  // The same, or the taps of an element are loaded together, or two are gathered from far apart.
   bool is_fast() const {
-    const bool loads_fours = width() == 4 && sizeof(Wide) == 4;
-    return is_made_by_loops() ||
-           (loads_fours && most_are([](const Block& block) { return block.reads_neighbours; })) ||
-           (width() == 2 && most_are([](const Block& block) {
-              return block.strategy == Strategy::Scalar && block.high - block.low > 3 * L;
-            }));
+    return is_made_by_loops() || most_are([this](const Block& block) {
+             return block.strategy == Strategy::LoadPerElement ||
+                    (width() == 2 && block.strategy == Strategy::Scalar &&
+                     block.high - block.low > 3 * L);
+           });
   }
   int64_t step() const { return step_; }
   int64_t width() const { return taps_.width; }  // taps of each element, or 0: they differ
   // Where the block `first`, a multiple of kLanes, begins: the last one makes some elements again.
   int64_t begin_of(int64_t first) const { return std::min(first, elements() - L); }
   const Block* block(int64_t first) const { return &blocks_[static_cast<size_t>(first / L)]; }
-  // Where the run of blocks from `first` on ends, or its last whole block before `end`.
+  // Where the run of blocks from `first` on ends, or its last block before `end`.
   int64_t run_end(const Block& block, int64_t first, int64_t end) const {
-    return first + std::min<int64_t>(block.run, (end - begin_of(first)) / L) * L;
+    const int64_t behind = end == elements() ? L - 1 : 0;  // the last one may be made
+    return first + std::min<int64_t>(block.run, (end - first + behind) / L) * L;
   }
   const int32_t* index(const Block& block) const { return index_.data() + block.index; }
   const Wide* weight(const Block& block) const { return weight_.data() + block.weight; }
@@ -184,15 +186,15 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     most = std::max(most, from[i]);
   }
   for (int64_t i = 0; i < (width - 1) * L; ++i) neighbours &= from[i + L] - from[i] == step_;
-  Block block{least, most + 1, 0, 0, 0, 1, 0, Strategy::Scalar, false, 0};
+  Block block{least, most + 1, 0, 0, 0, 1, 0, Strategy::Scalar, 0};
   const int64_t tap_span = (width - 1) * step_, source_size = high() - low();
   const bool near = neighbours && most - tap_span - least < L && tap_span + L <= source_size;
   // Four permutations with separate tables are slower than four loads with one table. And if
   // strategies alternate, both are slower, because each run has only a block or two.
   const Strategy before = blocks_.empty() ? Strategy::Scalar : blocks_.back().strategy;
   const bool stays_near = near && (width == 4 || before == Strategy::LoadPerTap);
-  const bool farther =
-      neighbours && most - tap_span - least < 3 * L && tap_span + 3 * L <= source_size;
+  const bool farther = neighbours && before != Strategy::LoadPerElement &&
+                       most - tap_span - least < 3 * L && tap_span + 3 * L <= source_size;
   const bool stays_farther = farther && before == Strategy::ThreeLoadsPerTap;
   if (most - least < L && L <= source_size && !stays_near) {
     block.strategy = Strategy::OneLoad;
@@ -224,8 +226,9 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     block.strategy = Strategy::ThreeLoadsPerTap;
     block.low = std::min(least, high() - 3 * L - tap_span);
     block.high = block.low + tap_span + 3 * L;
+  } else if (neighbours && step_ == 1 && (width == 2 || (width == 4 && sizeof(Wide) == 4))) {
+    block.strategy = Strategy::LoadPerElement;
   }
-  block.reads_neighbours = block.strategy == Strategy::Scalar && neighbours && step_ == 1;
   fill_tables(block, few_taps);
   blocks_.push_back(block);
 }
@@ -254,9 +257,8 @@ auto GatherTable<Wide>::gather_few(int64_t begin) const -> Few {
 template <class Wide>
 void GatherTable<Wide>::fill_tables(Block& block, const Few& few_taps) {
   const int64_t width = taps_.width;
-  const bool each = block.strategy == Strategy::OneLoad ||
-                    block.strategy == Strategy::TwoLoadsAnyOrder ||
-                    block.strategy == Strategy::Scalar;
+  const bool each =
+      block.strategy == Strategy::OneLoad || block.strategy >= Strategy::TwoLoadsAnyOrder;
   const int64_t size = each ? width * L : L;
   new_index_.resize(static_cast<size_t>(size));
   const auto low = block.low, second = block.second;
@@ -287,7 +289,8 @@ void GatherTable<Wide>::find_runs() {
   };
   Repeat repeats[] = {{1}, {2}, {3}, {9}};
   const bool cycles = width() == 1 && kernel_enabled("resize.gather_cycles");
-  const auto whole = static_cast<size_t>(elements() / L);  // blocks; one more is a run of its own
+  // Of copies, a last block that is not whole is a run of its own.
+  const auto whole = width() == 1 ? static_cast<size_t>(elements() / L) : blocks_.size();
   for (size_t i = blocks_.size(); i-- > 0;) {
     Block& block = blocks_[i];
     const bool follows = i + 1 < whole && blocks_[i + 1].strategy == block.strategy;

@@ -97,13 +97,15 @@ class LastAxis {
   }
 
   static constexpr int64_t kMostTogether = 8 * LaneSum<Wide>::kRows;
+  // Of "gather": from more rows at once, the L1 cache loses what they share of a line.
+  static constexpr int64_t kGatherTogether = 8;
   // How many rows are best made together, if one takes `bytes` of working memory.
   int64_t together(int64_t bytes) const {
-    constexpr int64_t kMostRows = 8, kRowsBytes = 40 << 10, kShortRow = 256;
+    constexpr int64_t kRowsBytes = 40 << 10, kShortRow = 256;
     if (lanes_) return bytes <= kShortRow ? kMostTogether : LaneSum<Wide>::kRows;
     int64_t rows = 1;
     if (gather_ != nullptr) {
-      while (rows < kMostRows && 2 * rows * bytes <= kRowsBytes) rows *= 2;
+      while (rows < kGatherTogether && 2 * rows * bytes <= kRowsBytes) rows *= 2;
     }
     return rows;
   }
@@ -140,8 +142,13 @@ class LastAxis {
             int64_t pitch) const {
     if constexpr (kPermutes<Wide>) {
       if (gather_ != nullptr) {
-        return gather_->sum(0, gather_->elements(),
-                            GatherRows<const From* const*, Out>{sources, count, target, pitch});
+        for (int64_t row = 0; row < count; row += kGatherTogether) {
+          gather_->sum(0, gather_->elements(),
+                       GatherRows<const From* const*, Out>{sources + row,
+                                                           std::min(kGatherTogether, count - row),
+                                                           target + row * pitch, pitch});
+        }
+        return;
       }
     }
     if (lanes_ && count > 1) return lanes_->rows(count, sources, target, pitch);

@@ -91,10 +91,12 @@ class Resampler {
     if (first && last_.reads_little()) return false;
     const bool grows = columns.taps.output > columns.taps.input;
     if (!tables_.gather) return 2 * columns.in_volume >= (first ? 12 : 3) * kLanes<Wide>;
-    constexpr int64_t kCached = 2 << 20;
-    const bool cached = plan_.bytes(sizeof(T)) + plan_.source_bytes(sizeof(T)) < kCached;
+    const auto fits = [&](int64_t cache) {
+      return plan_.bytes(sizeof(T)) + plan_.source_bytes(sizeof(T)) < cache;
+    };
     if (kLanes<Wide> < 8) return false;
-    if (first) return !cached;
+    if (first) return !fits(10 << 20);
+    const bool cached = fits(2 << 20);
     const bool single = columns.in_volume == 1 && sizeof(Wide) == sizeof(float);
     return (grows || (cached && single)) && tables_.gather->table().is_made_by_loops();
   }

@@ -52,7 +52,7 @@ void make_rows(const Gather<Wide>& gather, const RowBatch<Wide>& batch, Wide* sc
   for (int64_t first = 0; first < table.elements();) {
     const auto& block = *table.block(first);
     if constexpr (kPermutes<Wide>) {
-      if (block.strategy != GatherStrategy::Scalar) {
+      if (block.strategy < GatherStrategy::LoadPerElement) {
         first = with_strategy(block, [&](auto strategy) {
           if constexpr (kRows == 0)
             return run_batch<strategy, kRowsFirst>(table, first, batch);

@@ -144,13 +144,13 @@ class SlabSum {
   void run(int64_t begin, int64_t end, const SlabPlaces<From>& places, int64_t size, bool streams,
            T* target) const {
     if (taps_.is_sparse()) return run_sparse(begin, end, places, size, streams, target);
+    if (taps_.width == 2) return run_few<2, true>(begin, end, places, size, streams, target);
+    if (taps_.width == 4) return run_few<4, true>(begin, end, places, size, streams, target);
     if (size <= kShort) {
-      if (taps_.widest == 1) return run_short<1>(begin, end, places, size, target);
-      if (taps_.width == 2) return run_short<2, true>(begin, end, places, size, target);
-      if (taps_.widest == 2) return run_short<2>(begin, end, places, size, target);
-      if (taps_.widest == 3) return run_short<3>(begin, end, places, size, target);
-      if (taps_.width == 4) return run_short<4, true>(begin, end, places, size, target);
-      if (taps_.widest == 4) return run_short<4>(begin, end, places, size, target);
+      if (taps_.widest == 1) return run_few<1>(begin, end, places, size, false, target);
+      if (taps_.widest == 2) return run_few<2>(begin, end, places, size, false, target);
+      if (taps_.widest == 3) return run_few<3>(begin, end, places, size, false, target);
+      if (taps_.widest == 4) return run_few<4>(begin, end, places, size, false, target);
     }
     for (int64_t o = begin; o < end; ++o, target += size) {
       if (taps_.count(o) > 0) {
@@ -163,7 +163,7 @@ class SlabSum {
 
  private:
   static constexpr int64_t kFew = 8;  // taps for which no memory is asked
-  static constexpr int64_t kShort = 4 * kLanes<Wide>;
+  static constexpr int64_t kShort = 16 * kLanes<Wide>;
 
   // Where most outputs have no taps, all are zeroed together.
   template <class From, class T>
@@ -185,12 +185,12 @@ class SlabSum {
     sum_slab(slabs, taps_.weight.data() + first, count, size, places.end, streams, target);
   }
 
-  // The same for short slabs and kTaps taps, or at most so many. If their number varies, a wrongly
+  // The same for kTaps taps, or for short slabs at most so many. If their number varies, a wrongly
   // predicted branch would take longer than the sum: all have kTaps, of which the last read 0 and
   // have the weight -0, as in lane_table.h.
   template <int kTaps, bool kAll = false, class From, class T>
-  MYOPS_NOINLINE void run_short(int64_t begin, int64_t end, const SlabPlaces<From>& given,
-                                int64_t size, T* __restrict target) const {
+  MYOPS_NOINLINE void run_few(int64_t begin, int64_t end, const SlabPlaces<From>& given,
+                              int64_t size, bool streams, T* __restrict target) const {
     constexpr int64_t L = kLanes<Wide>;
     const SlabPlaces<From> places = given;
     const int64_t *first = taps_.first.data(), *index = taps_.index.data();
@@ -231,11 +231,10 @@ class SlabSum {
         }
         continue;
       }
-      for (int64_t i = 0; i < size; i += L) {
-        i = std::min(i, size - L);  // the last ones a second time
-        store_narrow<Wide>(
-            target + i, sum([&](const From* x) MYOPS_INLINED { return load_wide<Wide>(x + i); }));
-      }
+      for_each_vector<Wide>(size, places.end, streams, target,
+                            [&](int64_t i, const auto& load) MYOPS_INLINED {
+                              return sum([&](const From* x) MYOPS_INLINED { return load(x + i); });
+                            });
     }
   }
 
