@@ -91,7 +91,7 @@ const std::vector<Call> kCalls = {
     // with channels innermost and with a last axis that is sparse, too.
     {"lanes", 0, "linear", {1, 2, 190, 90}, {1, 2, 31, 41}, F32, kFirst, true},
     {"slab_sum", 0, "cubic", {1, 19, 210, 23}, {1, 19, 20, 11}, F16, kLast, true},
-    {"slab_sum", 0, "linear", {1, 3, 31, 40, 30}, {1, 3, 4, 5, 6}, F64, kFirst, true},
+    {"slab_sum", 0, "linear", {1, 3, 31, 40, 30}, {1, 3, 7, 10, 7}, F64, kFirst, true},
     {"one_by_one", 0, "linear", {1, 1, 1048}, {1, 1, 134}, F64, kFirst, true},
     // Gradients of one column: rows that are all zeros, or few, or combined first; up to 1, 2, 3, 4
     // and more rows in a sum; rows of fewer and of more elements than a vector, and no axis of
@@ -202,6 +202,11 @@ const std::vector<Call> kCalls = {
     {"nearest_scatter", 0, "nearest", {2, 3, 40, 7}, {2, 3, 13, 2}, F16, kFirst, true},
     {"nearest_scatter", 0, "nearest", {1, 19, 12, 9}, {1, 19, 5, 4}, F64, kLast, true},
     {"nearest_scatter", 0, "nearest", {1, 5, 12, 9}, {1, 5, 5, 4}, F16, kLast, true},
+    // Sums, almost all of which are zero.
+    {"nearest_scatter", 0, "linear", {2, 3, 62, 18, 5}, {2, 3, 14, 4, 1}, F32, kFirst, true},
+    {"nearest_scatter", 0, "linear", {1, 9, 120, 130}, {1, 9, 5, 17}, F16, kLast, true},
+    {"nearest_scatter", 0, "linear", {1, 2, 90, 3, 80}, {1, 2, 6, 3, 9}, F64, kFirst, true},
+    {"nearest_scatter", 0, "linear", {1, 3, 190, 80}, {1, 3, 6, 40}, F32, kFirst, true},
     // Slabs that do not fit the L1 cache, with tensors of the next level between.
     {"nearest_scatter", 0, "nearest", {1, 9, 3, 3001}, {1, 4, 3, 1400}, F64, kFirst, true},
     // Axes that shrink before the last two are combined first; those that grow, from a ring.

@@ -38,10 +38,17 @@ void run_plan(const KernelContext& context, const Tables<Wide>& tables, const T*
     return copy_all(context, context.output(0).elements(), source, target);
   }
   if constexpr (kBackward) {
-    if (!tables.scatters) return resample(context, plan, tables.whole, tables.last, source, target);
-    if (context.reports()) report(context, plan, [](size_t) { return "nearest_scatter"; });
-    const NearestScatter<T, Wide> scatter(plan);
-    for_each_run(context, plan, source, target, [&](auto... slabs) { scatter.fill(0, slabs...); });
+    const auto scatter = [&](const Plan<Wide>& places, const T* elements) {
+      if (context.reports()) report(context, places, [](size_t) { return "nearest_scatter"; });
+      const NearestScatter<T, Wide> kernel(places);
+      for_each_run(context, places, elements, target,
+                   [&](auto... slabs) { kernel.fill(0, slabs...); });
+    };
+    if (tables.scatters) return scatter(plan, source);
+    if (!tables.places) return resample(context, plan, tables.whole, tables.last, source, target);
+    const auto elements = context.scratch_array<T>(plan.bytes(sizeof(T)) / sizeof(T));
+    resample(context, plan, tables.whole, tables.last, source, elements.data());
+    scatter(*tables.places, elements.data());
   } else {
     const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
     if (settings.mode == Mode::Nearest) {

@@ -1,6 +1,6 @@
 // Kernel "nearest_scatter": the gradient of nearest where every axis shrinks. An element of the
 // result then has one tap, of weight 1, or none: elements are copied to their places, everything
-// else is 0, and nothing is widened or added.
+// else is 0, and nothing is widened or added. It also copies the sums of plan/sparse_plan.h.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace myops::resize::MYOPS_ISA {
 template <class T, class Wide>
 class NearestScatter {
  public:
-  // `plan`: of the gradient of nearest, in which all weights are 1.
+  // `plan`: of the gradient of nearest, or of places; all weights are 1.
   static bool supports(const Plan<Wide>& plan) {
     return std::all_of(plan.levels.begin(), plan.levels.end(),
                        [](const Level<Wide>& level) { return level.taps.widest <= 1; });

@@ -10,6 +10,7 @@
 #include "../kernels/whole_plan.h"
 #include "layout.h"
 #include "plan.h"
+#include "sparse_plan.h"
 #include "table_cache.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -20,6 +21,7 @@ struct Tables {
   bool channels_last = false;  // the input
   bool swapped = false;        // see must_swap()
   Plan<Wide> plan;
+  std::optional<Plan<Wide>> places;         // of its result, see sparse_plan.h
   bool scatters = false;                    // a gradient of nearest, see nearest_scatter.h
   WholePlan whole = WholePlan::None;        // what computes sums, or else by levels:
   LastAxisTables<Wide> last;                // for the last one
@@ -114,6 +116,11 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
       tables->scatters = true;
     } else {
       tables->whole = whole_plan<T>(plan);
+      const bool others = tables->whole == WholePlan::None || tables->whole == WholePlan::Planes;
+      if (kBackward && others && is_sparse(plan, settings)) {
+        tables->places = split_places(table_budget, tables->plan);
+        tables->whole = whole_plan<T>(plan);
+      }
       if (tables->whole == WholePlan::None) add_sum_tables<T>(table_budget, *tables);
     }
   }
