@@ -160,34 +160,31 @@ MYOPS_NOINLINE int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end,
       });
 }
 
-// Whole blocks, row by row: a row is read from more places than several rows together can be read
-// from at once.
+// Blocks of LoadPerElement, row by row: a row is read from more places than several rows together
+// can be read from at once.
 template <class Wide>
 template <int kTaps, class AnyRows>
 MYOPS_NOINLINE int64_t Gather<Wide>::sum_neighbours(int64_t first, int64_t end,
                                                     const AnyRows& rows) const {
-  struct Tables {
-    const int32_t* index;
-    const Wide* weight;
-  };
-  const int32_t* index = table_.all_indices();
-  const Wide* weight = table_.all_weights();
-  const auto tables_of = [index, weight](const Block& block) MYOPS_INLINED {
-    return Tables{index + block.index, weight + block.weight};
-  };
-  const BlockRun<0, Wide, decltype(tables_of)> blocks(table_, first, end, tables_of);
+  const Block* const blocks = table_.block(first);
+  const int64_t begin = table_.begin_of(first), last = table_.elements() - L;
+  const int64_t stop = table_.run_end(*blocks, first, end), size = stop - first;
+  const int32_t* const indices = table_.all_indices();
+  const Wide* const weights = table_.all_weights();
   for (int64_t row = 0; row < rows.count; ++row) {
-    const Wide* source = rows.sources[row];
-    auto* target = rows.target + row * rows.step;
-    blocks.each([&](const Tables& tables, int64_t low, int64_t at) MYOPS_INLINED {
+    const Wide* const source = rows.sources[row];
+    auto* const target = rows.target + row * rows.step;
+    const Block* block = blocks;
+    for (int64_t at = begin; at < begin + size; at += L, ++block) {
+      const Wide* weight = weights + block->weight;
       V x[kTaps];
-      load_neighbours<kTaps>(source + low, tables.index, x);
-      V total = load(tables.weight) * x[0];
-      for (int k = 1; k < kTaps; ++k) total = fma(load(tables.weight + k * L), x[k], total);
-      store_narrow<Wide>(target + at, total);
-    });
+      load_neighbours<kTaps>(source + block->low, indices + block->index, x);
+      V total = load(weight) * x[0];
+      for (int k = 1; k < kTaps; ++k) total = fma(load(weight + k * L), x[k], total);
+      store_narrow<Wide>(target + std::min(at, last), total);
+    }
   }
-  return blocks.stop();
+  return stop;
 }
 
 // Copies whole blocks, row by row, because memory is fastest with one stream of stores. Returns
