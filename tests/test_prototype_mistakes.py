@@ -35,14 +35,14 @@ def _attribute(name: str, default: Any = 1, **settings: Any) -> dict[str, Any]:
 DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "input_keyword": (
         {"inputs": [myops.Input("lambda", "T", ".")]},
-        "lambda: got a word that Python reserves, expected another name",
+        "lambda: got a word that Python or TorchScript reserves, expected another name",
     ),
     "input_self": (
         {"inputs": [myops.Input("self", "T", ".")]},
-        "self: got a word that Python reserves, expected another name",
+        "self: got a word that Python or TorchScript reserves, expected another name",
     ),
-    "attribute_keyword": (_attribute("class"), "class: got a word that Python reserves"),
-    "attribute_self": (_attribute("self"), "self: got a word that Python reserves"),
+    "attribute_keyword": (_attribute("class"), "class: got a word that Python or TorchScript reserves"),
+    "attribute_self": (_attribute("self"), "self: got a word that Python or TorchScript reserves"),
     "namespace_keyword": (
         {"namespace": "class"},
         "namespace: got 'class', expected another name than a word of Python",
@@ -61,7 +61,7 @@ DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         },
         "schema: got mistakes::.*, expected one that torch accepts",
     ),
-    "name_keyword": ({"name": "import"}, "import: name: got a word that Python reserves"),
+    "name_keyword": ({"name": "import"}, "import: name: got a word that Python or TorchScript reserves"),
     "generator": (
         {**_attribute("generator"), "random": True},
         "generator: got an input or attribute of this name in a random op",

@@ -288,15 +288,27 @@ class OpInfo:
             if item.type != "bool" or item.name not in attributes:
                 continue
             value = attributes[item.name]
+            if isinstance(value, bool):  # to torch.compile, one that follows lengths is a bool too
+                continue
             absent = value is None and (item.optional or item.required)  # see `missing`
             if isinstance(value, (int, np.integer)) and value not in (0, 1):
                 value = int(value)  # may be symbolic while torch.compile traces
             elif isinstance(value, (float, np.floating)):
                 value = float(value)
             elif absent or not (value is None or isinstance(value, (str, list, tuple))):
-                continue
+                continue  # among others a SymBool of torch
             return f"{self.name}: {item.name}: got {value!r}, expected bool"
         return ""
+
+    def complete(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Every attribute of a call: what it gives, or else the default. (To torch's dispatcher,
+        None means an empty list, too.) Lists are lists, whatever the caller gave."""
+        found = {}
+        for item in self.attributes:
+            value = attributes.get(item.name)
+            value = item.default if value is None else value
+            found[item.name] = list(value) if item.is_list and value is not None else value
+        return found
 
     @property
     def has_values(self) -> bool:

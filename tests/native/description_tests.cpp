@@ -141,11 +141,11 @@ void test_descriptions() {
       "output, expected one that an input has");
   for (const char* word : {"lambda", "self", "None"}) {
     const std::string taken =
-        str("scale: ", word, ": got a word that Python reserves, expected another name");
+        str("scale: ", word, ": got a word that Python or TorchScript reserves, expected another name");
     refuses([&](Op& op) { op.inputs[0].name = word; }, taken);
     refuses([&](Op& op) { op.attributes[0].name = word; }, taken);
     refuses([&](Op& op) { op.name = word; },
-            str(word, ": name: got a word that Python reserves, expected another name"));
+            str(word, ": name: got a word that Python or TorchScript reserves, expected another name"));
   }
   refuses(
       [](Op& op) {

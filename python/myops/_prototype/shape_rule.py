@@ -90,6 +90,11 @@ def rule(
             results = shape(inputs, attributes)
         except UnknownLengthError:
             return []
+        except ValueError as error:
+            if str(error).startswith(f"{name}: "):  # the rule's own refusal of the call
+                raise
+            said = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{name}: the shape rule raised {said}") from error
         sequences = isinstance(results, (list, tuple)) and all(
             item is None or isinstance(item, (list, tuple)) for item in results
         )

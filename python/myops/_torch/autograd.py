@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -46,8 +46,13 @@ def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
         of_list = isinstance(found, list) and info.is_variadic and len(info.inputs) == 1
         if found is None or isinstance(found, torch.Tensor) or of_list:  # of an op with one input
             found = (found,)
+        if not isinstance(found, (tuple, list)):
+            _refuse_gradient(info, found)
         if info.random and len(found) == len(info.inputs) - 1:
             found = (*found, None)  # for the key, which the author of the op did not declare
+        for item in found:
+            if not (item is None or isinstance(item, (torch.Tensor, list, tuple))):
+                _refuse_gradient(info, item)
         if len(found) != len(info.inputs):
             raise RuntimeError(
                 f"{info.name}: backward: got {len(found)} gradients, expected "
@@ -59,13 +64,20 @@ def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
     return run
 
 
+def _refuse_gradient(info: OpInfo, got: Any) -> NoReturn:
+    raise RuntimeError(
+        f"{info.name}: backward: got {type(got).__name__}, expected a tensor or None for each of "
+        + ", ".join(item.name for item in info.inputs)
+    )
+
+
 def rounding(info: OpInfo, save: Callable[..., None] | None) -> Callable[..., None] | None:
-    """`save` with the attributes as the kernel sees them."""
+    """`save` with all attributes, as the kernel sees them."""
     if save is None:
         return None
 
     def run(ctx: Any, inputs: Any, attributes: dict[str, Any], output: Any) -> None:
-        save(ctx, inputs, info.rounded(attributes), output)
+        save(ctx, inputs, info.rounded(info.complete(attributes)), output)
 
     return run
 
@@ -77,7 +89,7 @@ def setup_of(save: Callable[..., None] | None) -> Callable[..., None]:
         ctx: Any, inputs: Any, output: Any, keyword_only_inputs: dict[str, Any] | None = None
     ) -> None:
         if save is not None:
-            save(ctx, inputs, given(keyword_only_inputs or {}), output)
+            save(ctx, inputs, keyword_only_inputs or {}, output)
 
     return setup_context
 
@@ -191,6 +203,11 @@ def function_of(
                 "reverse mode: torch.func.vjp, torch.func.jacrev."
             )
         found = jvp(ctx, *split(tangents)[0])
+        kinds = op.info.types[op.info.outputs[0].type]
+        if found is None and any(kind.startswith(("float", "bfloat", "complex")) for kind in kinds):
+            raise RuntimeError(
+                f"{op.info.name}: jvp: got None, expected the tangent of {op.info.outputs[0].name}"
+            )
         count = len(found) if isinstance(found, (tuple, list)) else 1
         if count != len(op.info.outputs):
             raise RuntimeError(
@@ -204,7 +221,7 @@ def function_of(
         rule = vmap or batching.unrolled
         # The arguments of a random op contain its key or seed here.
         called = batching.Decided(op) if op.info.random else op
-        found = rule(called, info, split(in_dims)[0], inputs, attributes)
+        found = rule(called, info, split(in_dims)[0], inputs, op.info.complete(attributes))
         return batching.checked(op.info, found)
 
     def symbolic(g: Any, *flat: Any) -> Any:

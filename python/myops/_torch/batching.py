@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from myops._description import InputInfo, OpInfo
+from myops._torch import decided_lengths
 
 
 class Dispatched:
@@ -55,6 +56,16 @@ def checked(info: OpInfo, found: Any) -> tuple[Any, Any]:
             f"{info.name}: vmap: got {_told(found)} from the rule, expected (outputs, out_dims)"
             f"{each}: the axis of the batch in each output, or None"
         )
+    pairs = zip(outputs, dims if several else [dims] * count, strict=True) if listed else (
+        [(outputs, dims)]
+    )  # fmt: skip
+    for output, dim in pairs:
+        rank = output.dim() if isinstance(output, torch.Tensor) else 0
+        if dim is not None and not -rank <= dim < rank:
+            raise RuntimeError(
+                f"{info.name}: vmap: got axis {dim} from the rule for {_told(output)}, expected "
+                "the axis of the batch in it, or None"
+            )
     return outputs, dims
 
 
@@ -119,7 +130,13 @@ def _to_nothing(
     flat = op.info.flat(inputs)
     described = op.info.expanded(len(flat))
     trios = zip(flat, op.info.flat(in_dims), described.inputs, strict=True)
-    results = op(*op.info.nested([pick(*trio) for trio in trios]), **attributes)
+    try:
+        results = op(*op.info.nested([pick(*trio) for trio in trios]), **attributes)
+    except decided_lengths.NoContentsError:
+        raise RuntimeError(
+            f"{op.info.name}: vmap: got a batch of 0, expected at least 1: the data decides a "
+            "length of the result"
+        ) from None
     inputs = flat
     device = next(item.device for item in inputs if isinstance(item, torch.Tensor))
     # So that the result depends on these inputs for autograd, even if it is empty.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from myops import _libraries, _numpy_call
+from myops import _arguments, _libraries, _numpy_call
 from myops._description import OpInfo
-from myops._torch import autocast, autograd, batching, fast_call, written
+from myops._torch import autocast, autograd, batching, fast_call, refusals, written
 from myops._torch.fake import FakeKernel, Inputs, Shape
 from myops._torch.out_overloads import OutOverload, count_write, version
 from myops._torch.private_names import (
@@ -56,16 +57,16 @@ class TorchOp:
         self._autocast = autocast.Policy(info) if info.autocast else None
         self._variadic = info.is_variadic
         self._writes = info.writes
+        self.__name__, self.__doc__ = info.name, info.doc
         self._optional = any(item.only_if for item in info.outputs)
         self.overloads = [self.packet.default]
         if info.has_values:
             self.overloads.append(self.packet.values)
         self.defaults = {item.name: item.default for item in info.attributes}
+        self._input_names = frozenset(item.name for item in info.inputs)
         self._left_out = _left_out(info)
-        self._may_lack_all = all(item.optional for item in info.inputs)
         self._requires = any(item.required for item in info.attributes)
-        self._flags = any(item.type == "bool" for item in info.attributes)
-        self._lists_of_texts = [a.name for a in info.attributes if a.type == "strings"]
+        self._lists_of_texts = any(item.type == "strings" for item in info.attributes)
         gradient = autograd.checked(info, backward)
         self.function = autograd.function_of(self, save, gradient, jvp, vmap)
         self._eager = autograd.eager_function_of(self, save, gradient)
@@ -115,12 +116,28 @@ class TorchOp:
         """What torch.jit.script compiles in place of the op."""
         return written.function_of(self, self.info.doc, __name__)
 
+    def __repr__(self) -> str:
+        return f"<myops op {self.info.qualified}>"
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return _arguments.signature(self.info)
+
     def __call__(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
-        """Calls the op; `inputs` in the description's order, attributes by name."""
-        if len(inputs) in self._left_out:  # a fast call needs all inputs
-            names = self._left_out[len(inputs)]
-            inputs = (*inputs, *[attributes.pop(name, None) for name in names])
+        """Calls the op with its inputs, then its attributes, by position or name."""
+        inputs, attributes = self._by_place(inputs, attributes)
         return self.call(inputs, attributes, out)
+
+    def _by_place(
+        self, inputs: tuple[Any, ...], attributes: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call with inputs by position, and attributes by name, as all paths expect it."""
+        named = attributes and not self._input_names.isdisjoint(attributes)
+        if named or len(inputs) > len(self.info.inputs):
+            inputs, attributes = _arguments.bound(self.info, inputs, attributes)
+        if len(inputs) in self._left_out:  # a fast call needs all inputs
+            inputs = (*inputs, *[None] * self._left_out[len(inputs)])
+        return inputs, attributes
 
     def call(
         self,
@@ -149,8 +166,8 @@ class TorchOp:
                 result = self._not_fast(inputs, attributes, out)
             except (RuntimeError, OverflowError) as error:
                 if isinstance(error, NotImplementedError):
-                    self._refuse_wrapped(inputs)
-                self._refuse_unreadable(inputs, attributes)
+                    refusals.wrapped(self.info, inputs)
+                refusals.unreadable(self.info, inputs, attributes)
                 raise
         return self._given(result, inputs, attributes) if self._optional else result
 
@@ -158,14 +175,11 @@ class TorchOp:
         self, inputs: tuple[Any, ...], attributes: dict[str, Any], out: torch.Tensor | None
     ) -> Any:
         """A call for which a fast call is not possible."""
-        if self._may_lack_all:
-            self._refuse_nothing(inputs)
-        if self._flags:  # a fast call takes nothing but True and False
-            self._refuse_flags(attributes)
+        refusals.arguments(self.info, inputs, attributes)  # (a fast call makes the same checks)
         if self._writes or torch.compiler.is_compiling():
             return self._dispatch(inputs, out, attributes)
         if self._requires:
-            self._refuse_missing(attributes)
+            refusals.missing(self.info, attributes)
         if self._autocast is not None and autocast.is_any_enabled():
             inputs = self._autocast.cast(inputs)
         traced = tracing() is not None
@@ -173,7 +187,7 @@ class TorchOp:
         if traced and not exported:
             # A trace of the Function would contain a Python object, which torch.jit.save refuses.
             if self._lists_of_texts:
-                self._refuse_in_trace(attributes)
+                attributes = refusals.in_trace(self.info, attributes)
             return self._dispatch(inputs, out, attributes)
         if (
             exported
@@ -185,7 +199,7 @@ class TorchOp:
                 return self._dispatch(inputs, out, attributes)
             values = {**self.defaults, **attributes}
             if len(values) != len(self.defaults):
-                raise self._unknown(attributes)
+                raise refusals.unknown(self.info, attributes)
             absent = (None,) * (len(self.info.inputs) - len(inputs))
             flat = self._flat((*inputs, *absent))
             if exported or functorch() or forward_ad._current_level >= 0:
@@ -210,7 +224,8 @@ class TorchOp:
         """The results with None for outputs that the call leaves out, instead of the empty tensors
         of the dispatcher's op."""
         wanted = self.info.present(inputs, attributes)
-        return tuple([item if given else None for given, item in zip(wanted, results, strict=True)])
+        # (By index, because torch.fx gives a Proxy, which has no length.)
+        return tuple([results[place] if given else None for place, given in enumerate(wanted)])
 
     def _flat(self, inputs: Inputs) -> Inputs:
         return self.info.flat(inputs) if self._variadic else inputs
@@ -218,14 +233,11 @@ class TorchOp:
     def _dispatch(
         self, inputs: Inputs, out: torch.Tensor | None, attributes: dict[str, Any]
     ) -> Any:
-        if self._may_lack_all:
-            self._refuse_nothing(inputs)
+        refusals.arguments(self.info, inputs, attributes)
         if self._texts:
-            self._refuse_texts(inputs)
+            refusals.texts(self.info, inputs)
         if self._requires:
-            self._refuse_missing(attributes)
-        if self._flags:
-            self._refuse_flags(attributes)
+            refusals.missing(self.info, attributes)
         if out is None:
             return self.overload(inputs)(*inputs, **attributes)
         if not self._written:
@@ -237,86 +249,13 @@ class TorchOp:
         overload(*inputs, **attributes, out=out)
         return out
 
-    def _refuse_in_trace(self, attributes: dict[str, Any]) -> None:
-        for name in self._lists_of_texts:
-            if attributes.get(name) is not None:
-                raise RuntimeError(
-                    f"{self.info.name}: {name}: got a list of strings in torch.jit.trace, expected "
-                    "none: its graphs have no such lists. Script the module, or use torch.export"
-                )
-
-    def _refuse_nothing(self, inputs: Inputs) -> None:
-        if all(item is None for item in inputs):  # the text is that of csrc/core/invoke.cpp
-            raise RuntimeError(
-                f"{self.info.name}: {self.info.inputs[0].name}: got no input at all, expected a "
-                "tensor for at least one input"
-            )
-
-    def _refuse_wrapped(self, inputs: Inputs) -> None:
-        """Explains torch's refusal of tensors that stand for several others."""
-        flat = self._flat(inputs)
-        for declared, item in zip(self.info.expanded(len(flat)).inputs, flat, strict=False):
-            if not isinstance(item, torch.Tensor):
-                continue
-            start = f"{self.info.name}: {declared.name}: got "
-            if item.is_nested:
-                raise RuntimeError(
-                    f"{start}a nested tensor, expected a dense one: call the op on each of "
-                    f"{declared.name}.unbind(), or on {declared.name}.to_padded_tensor(0)"
-                )
-            if hasattr(item, "device_mesh"):  # a DTensor, whose module may not be loaded
-                raise RuntimeError(
-                    f"{start}a DTensor, expected a plain tensor: the op has no rule for sharded "
-                    f"ones. Call it on {declared.name}.to_local(), or register a rule with "
-                    "torch.distributed.tensor.experimental.register_sharding"
-                )
-
-    def _refuse_unreadable(self, inputs: Inputs, attributes: dict[str, Any]) -> None:
-        """Names the argument that torch cannot pass on, of which it says the position only."""
-        if self._variadic and not isinstance(inputs[-1], (list, tuple)):
-            return
-        if self._texts:
-            self._refuse_texts(inputs)
-        flat = self._flat(inputs)
-        declared = self.info.expanded(len(flat)).inputs
-        for item, value in zip(declared, flat, strict=False):
-            if not (item.values or _may_be_passed(value)):
-                raise TypeError(
-                    f"{self.info.name}: {item.name}: got {type(value).__name__}, expected a Tensor"
-                )
-        names = (item.name for item in declared)
-        for name, value in [*zip(names, flat, strict=False), *attributes.items()]:
-            for number in value if isinstance(value, (list, tuple)) else [value]:
-                if isinstance(number, int) and not -(2**63) <= number < 2**63:
-                    raise RuntimeError(
-                        f"{self.info.name}: {name}: got {number}, expected integers of 64 bits"
-                    )
-
-    def _refuse_missing(self, attributes: dict[str, Any]) -> None:
-        missing = self.info.missing(attributes)
-        if missing:
-            raise RuntimeError(missing)
-
-    def _refuse_flags(self, attributes: dict[str, Any]) -> None:
-        wrong = self.info.wrong_flag(attributes)
-        if wrong:
-            raise RuntimeError(wrong)
-
-    def _refuse_texts(self, inputs: Inputs) -> None:
-        for declared, item in zip(self.info.inputs, inputs, strict=False):
-            if "string" in self.info.types[declared.type] and not _may_be_passed(item):
-                raise RuntimeError(
-                    f"{self.info.name}: {declared.name}: got {type(item).__name__}, expected a "
-                    "tensor: PyTorch has no tensors of strings. Call `numpy` of what define() "
-                    "returned, or run the node in ONNX Runtime"
-                )
-
     def numpy(self, *inputs: Any, threads: int | None = None, **attributes: Any) -> Any:
         """Runs the same kernel on NumPy arrays, for example on strings, of which PyTorch has no
         tensors.
 
         Args:
-            inputs: One array for each input of the description; None for one that is left out.
+            inputs: One array for each input of the description, by position or name; None for one
+                that is left out.
             threads: Most threads to use; default: MYOPS_NUM_THREADS or one per core. The attribute
                 of this name, if the op has one.
             attributes: Values that differ from the defaults.
@@ -327,21 +266,12 @@ class TorchOp:
         Raises:
             ValueError: The op refuses the call.
         """
-        if len(inputs) > len(self.info.inputs):
-            most = len(self.info.inputs)
-            raise TypeError(f"{self.info.name}: got {len(inputs)} inputs, expected {most} at most")
-        padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
         if threads is not None and "threads" in self.defaults:
             attributes["threads"], threads = threads, None
+        inputs, attributes = _arguments.bound(self.info, inputs, attributes)
+        padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
         results = tuple(_numpy_call.call(self.info, padded, attributes, threads or 0))
         return results if len(results) > 1 else results[0]
-
-    def _unknown(self, attributes: dict[str, Any]) -> TypeError:
-        wrong = [name for name in attributes if name not in self.defaults]
-        return TypeError(
-            f"{self.info.name}: attributes: got {wrong[0]!r}, expected one of "
-            + ", ".join(map(repr, self.defaults))
-        )
 
     def overload(self, inputs: Inputs) -> Any:
         """The overload for these inputs: `values` if a list of numbers is among them."""
@@ -354,20 +284,16 @@ class TorchOp:
         return any(isinstance(item, (list, tuple)) for item in given)
 
 
-def _left_out(info: OpInfo) -> dict[int, list[str]]:
-    """The inputs that follow the given ones, by the number of these, if all of them are optional.
+def _left_out(info: OpInfo) -> dict[int, int]:
+    """How many inputs follow the given ones, by the number of these, if all of them are optional.
     The key of a random op is chosen elsewhere."""
     if info.random:
         return {}
     return {
-        given: [item.name for item in info.inputs[given:]]
+        given: len(info.inputs) - given
         for given in range(1, len(info.inputs))
         if all(item.optional for item in info.inputs[given:])
     }
-
-
-def _may_be_passed(item: Any) -> bool:
-    return item is None or isinstance(item, torch.Tensor)
 
 
 def _never(inputs: Inputs, attributes: dict[str, Any], out: torch.Tensor | None) -> Any:
@@ -389,7 +315,7 @@ def _make_vmap(op: TorchOp, overload: Any, vmap: Callable[..., Any] | None) -> C
         if op.info.is_variadic and dims[-1] is None:
             dims[-1] = [None] * len(padded[-1])
         found = (vmap or batching.unrolled)(
-            batching.Dispatched(op), info, dims, padded, autograd.given(attributes)
+            batching.Dispatched(op), info, dims, padded, op.info.complete(attributes)
         )
         return batching.checked(op.info, found)
 

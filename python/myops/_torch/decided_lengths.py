@@ -11,6 +11,10 @@ from myops._description import DecidedLength, OpInfo
 from myops._torch import devices
 
 
+class NoContentsError(RuntimeError):
+    """The data decides a length, and a tensor has none."""
+
+
 def resolved(
     info: OpInfo, inputs: Sequence[Any], shapes: Sequence[Sequence[Any]]
 ) -> list[list[Any]]:
@@ -38,7 +42,7 @@ def resolved(
 def _new(info: OpInfo, inputs: Sequence[Any], item: DecidedLength) -> Any:
     for declared, tensor in zip(info.expanded(len(inputs)).inputs, inputs, strict=True):
         if isinstance(tensor, torch.Tensor) and tensor.is_meta and devices.is_real(tensor):
-            raise RuntimeError(
+            raise NoContentsError(
                 f"{info.name}: {declared.name}: got a tensor on meta, expected one on cpu: its "
                 "numbers decide the shape of the result"
             )

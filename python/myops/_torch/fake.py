@@ -35,7 +35,6 @@ class FakeKernel:
         """`shape`: the rule for symbolic lengths."""
         self._info = info
         self._shape = shape
-        self._defaults = {item.name: item.default for item in info.attributes}
 
     def run(self, *inputs: Any, **attributes: Any) -> Any:
         attributes = given(attributes)
@@ -44,7 +43,7 @@ class FakeKernel:
         shapes = self._concrete_shapes(padded, attributes)
         if shapes is None:
             devices.refuse_without_numbers(self._info, padded)
-            shapes = self._shape(padded, {**self._defaults, **attributes})
+            shapes = self._shape(padded, self._info.complete(attributes))
             if len(shapes) != len(self._info.outputs):
                 raise RuntimeError(
                     f"{self._info.name}: shape: got {shapes!r} from the rule, expected a list with "

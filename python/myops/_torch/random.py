@@ -34,6 +34,10 @@ class RandomOp(TorchOp):
 
         Without all three, the seed comes from the global generator, which torch.manual_seed sets.
         """
+        place = len(self.info.inputs) - 1
+        if len(inputs) > place and not (inputs[place] is None or torch.is_tensor(inputs[place])):
+            inputs = (*inputs[:place], None, *inputs[place:])  # no key, but the first attribute
+        inputs, attributes = self._by_place(inputs, attributes)
         return self.call(*seeded(self.info, inputs, attributes, generator), out)
 
 

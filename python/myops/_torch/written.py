@@ -95,8 +95,16 @@ _scripted: list[TorchOp] = []  # kept alive, because torch identifies them by th
 
 
 def let_scripts_call(op: TorchOp) -> None:
-    """Makes functions that call `op` scriptable, if this torch has the private name for it. (The op
-    itself is always scriptable.)"""
+    """Makes functions that call `op` scriptable, if this torch has the private names for it. (The
+    op itself is always scriptable.)"""
+    if op.info.random:  # the dispatcher's op has the same seed at every run
+        chosen = getattr(getattr(torch, "_jit_internal", None), "boolean_dispatched", None)
+        if chosen is not None:
+            drawing = function_of(op, op.info.doc, __name__)
+            # What scripts call depends on a flag that no call gives.
+            chosen[op] = {"if_true": drawing, "if_false": drawing, "index": 1 << 30,
+                          "default": False, "arg_name": ""}  # fmt: skip
+        return
     register = getattr(getattr(torch.jit, "_builtins", None), "_register_builtin", None)
     if register is not None:
         register(op, op.info.qualified)

@@ -271,8 +271,13 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return _gradients(grad, (ctx.shape, *_saved_values(ctx)), None, ctx.attributes)
 
 
+def _linear_part(ctx: Any, x: Tensor) -> Tensor:
+    """The resize of a tangent: what does not depend on x, `extrapolation_value`, is left out."""
+    return _resize(x, *_saved_values(ctx), **{**ctx.attributes, "extrapolation_value": 0.0})
+
+
 def _jvp(ctx: Any, x: Tensor, *unused: Any) -> Tensor:
-    return _resize(x, *_saved_values(ctx), **ctx.attributes)
+    return _linear_part(ctx, x)
 
 
 def _backward_shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
@@ -286,8 +291,8 @@ def _backward_save(
 
 
 def _double_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """The resize is linear: the gradient of its gradient is the resize itself."""
-    return _resize(grad, *_saved_values(ctx), **ctx.attributes), None, None, None, None
+    """The gradient of the gradient is the resize itself, but for its constant part."""
+    return _linear_part(ctx, grad), None, None, None, None
 
 
 def _backward_jvp(ctx: Any, grad: Tensor | None, *unused: Any) -> Tensor | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -67,6 +68,19 @@ def accepts(function: Callable[..., Any], case: Case) -> bool:
     except Exception:  # any exception is a refusal
         return False
     return True
+
+
+def by_name(function: Callable[..., Any], case: Case) -> Case | None:
+    """The same call with every argument by name; None where the function has no names for them."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[: len(case.args)]
+    except (TypeError, ValueError):  # of a function without a signature
+        return None
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    if not case.args or not all(item.kind == named for item in parameters):
+        return None
+    names = [item.name for item in parameters]
+    return replace(case, args=(), kwargs={**dict(zip(names, case.args, strict=True)), **case.kwargs})
 
 
 def free_axes(tested: OpUnderTest, case: Case) -> list[LinkedAxes]:

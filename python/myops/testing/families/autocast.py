@@ -39,7 +39,7 @@ def _mixed(trial: Trial) -> list[tuple[str, Case]]:
         tensor = trial.case.tensors[place]
         if number is None or not tensor.is_floating_point():
             continue
-        item = trial.tested.info.inputs[number]
+        item = trial.tested.info.declared(number)
         if item.values or "bfloat16" not in trial.tested.info.types[item.type]:
             continue
         narrow = trial.case.changed(place, tensor.to(torch.bfloat16))
@@ -54,7 +54,7 @@ def _as_promised(trial: Trial, case: Case, dtype: torch.dtype) -> Case:
     numbers = variations.input_of_tensors(trial.tested, trial.case)
     of_kind: dict[str, list[int]] = {}
     for place, number in enumerate(numbers):
-        item = None if number is None else info.inputs[number]
+        item = None if number is None else info.declared(number)
         follows = tensors[place].is_floating_point() and tensors[place].dtype != torch.float64
         if item is not None and not item.values and follows:
             of_kind.setdefault(item.type, []).append(place)

@@ -77,6 +77,10 @@ def gradients(trial: Trial) -> None:
     }
     for who, function in ways.items():
         _check(trial, who, function, leaves, order)
+    named = variations.by_name(tested.function, varied)
+    if named is not None:
+        by_name = _of_tensors(tested.function, named, places)
+        _check(trial, "the public function with arguments by name", by_name, leaves, 1)
     _fake(trial, places)
     _dtype(trial, places)
     gradient_lengths.vary(trial)

@@ -35,10 +35,13 @@ def _refused(trial: Trial) -> None:
 
 def traced(trial: Trial) -> None:
     """Checks torch.jit.trace of the function, saved and loaded: eager's bits and gradients."""
-    lists = [item.name for item in trial.tested.info.attributes if item.type == "strings"]
-    if any(trial.case.kwargs.get(name) is not None for name in lists):
-        _refused(trial)
-        return
+    for item in trial.tested.info.attributes:
+        given = trial.case.kwargs.get(item.name)
+        if item.type != "strings" or given is None:
+            continue
+        if item.default is None or list(given) != list(item.default):
+            _refused(trial)
+            return
     module = module_of(trial)
     places = trial.differentiable() if trial.settings.gradients else []
     example, _ = leaves_of(trial.case, places)

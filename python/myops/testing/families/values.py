@@ -16,9 +16,13 @@ _NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "is not a r
 
 
 def values(trial: Trial) -> None:
-    """Compares the given case with the reference, and the bits of every runtime."""
+    """Compares the given case with the reference, and the bits of every runtime; also with all
+    arguments by name."""
     trial.call()  # raises if the op refuses the case, which is a mistake in the list of cases
     trial.check_reference("", trial.case, trial.agree("", trial.case))
+    named = variations.by_name(trial.tested.function, trial.case)
+    if named is not None:
+        trial.agree("arguments by name", named)
 
 
 def lengths(trial: Trial) -> None:
