@@ -41,7 +41,7 @@ DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {"inputs": [myops.Input("self", "T", ".")]},
         "self: got a word that Python or TorchScript reserves, expected another name",
     ),
-    "attribute_keyword": (_attribute("class"), "class: got a word that Python or TorchScript reserves"),
+    "attribute_keyword": (_attribute("class"), "class: got a word that Python or TorchScript res"),
     "attribute_self": (_attribute("self"), "self: got a word that Python or TorchScript reserves"),
     "namespace_keyword": (
         {"namespace": "class"},
@@ -61,7 +61,7 @@ DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         },
         "schema: got mistakes::.*, expected one that torch accepts",
     ),
-    "name_keyword": ({"name": "import"}, "import: name: got a word that Python or TorchScript reserves"),
+    "name_keyword": ({"name": "import"}, "import: name: got a word that Python or TorchScript"),
     "generator": (
         {**_attribute("generator"), "random": True},
         "generator: got an input or attribute of this name in a random op",

@@ -35,7 +35,8 @@ bool is_reserved(const std::string& name) {
 }
 
 void check_free(const Op& op, const std::string& name) {
-  if (is_reserved(name)) fail(op.name, name, "a word that Python or TorchScript reserves", "another name");
+  if (is_reserved(name))
+    fail(op.name, name, "a word that Python or TorchScript reserves", "another name");
 }
 
 bool is_utf8(const std::string& text) {
@@ -349,7 +350,8 @@ void check_description(const Op& op) {
   if (!is_identifier(op.name)) {
     fail("an op", "name", quoted(op.name), kIdentifier);
   }
-  if (is_reserved(op.name)) fail(op.name, "name", "a word that Python or TorchScript reserves", "another name");
+  if (is_reserved(op.name))
+    fail(op.name, "name", "a word that Python or TorchScript reserves", "another name");
   if (!op.onnx_type.empty()) check_name(op, "onnx", op.onnx_type);
   check_text(op, "doc", op.summary);
   for (const Input& input : op.inputs) check_text(op, input.name, input.doc);

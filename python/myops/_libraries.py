@@ -36,7 +36,7 @@ OURS.ops.update(_description.OPS)
 _prepared.register(_numpy.forget_prepared)
 
 _known: dict[str, Library] = {OURS.domain: OURS}
-_packages: dict[str, Library] = {}
+_packages: dict[str, Library] = {OURS.package: OURS}
 
 
 def known() -> list[Library]:

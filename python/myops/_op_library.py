@@ -186,8 +186,8 @@ class Library:
     ) -> TorchOp:
         """Gives the op `name` what cannot be derived from its description; returns a callable.
 
-        The callable takes the inputs in the description's order (None for one that is left out)
-        and the attributes by name.
+        The callable takes the inputs in the description's order (None for one that is left out),
+        then the attributes, by position or by name.
 
         Args:
             name: Name in the description, e.g. "my_add".

@@ -157,7 +157,7 @@ def extensions(
         )
     _check(package, "package", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "the name of a Python package")
     domain = package if domain is None else domain
-    namespace = domain.replace(".", "_") if namespace is None else namespace
+    namespace = re.sub(r"[.-]", "_", domain) if namespace is None else namespace
     _check(domain, "domain", r"[A-Za-z_][\w.-]*", 'letters, digits, "_", "-" and "."')
     _check(namespace, "namespace", r"[A-Za-z_]\w*", "an identifier")
     if package != "myops":

@@ -140,12 +140,13 @@ void test_descriptions() {
       "scale: the shape rule \"N -> count\" has the optional attribute \"count\" in an "
       "output, expected one that an input has");
   for (const char* word : {"lambda", "self", "None"}) {
-    const std::string taken =
-        str("scale: ", word, ": got a word that Python or TorchScript reserves, expected another name");
+    const std::string taken = str(
+        "scale: ", word, ": got a word that Python or TorchScript reserves, expected another name");
     refuses([&](Op& op) { op.inputs[0].name = word; }, taken);
     refuses([&](Op& op) { op.attributes[0].name = word; }, taken);
-    refuses([&](Op& op) { op.name = word; },
-            str(word, ": name: got a word that Python or TorchScript reserves, expected another name"));
+    refuses(
+        [&](Op& op) { op.name = word; },
+        str(word, ": name: got a word that Python or TorchScript reserves, expected another name"));
   }
   refuses(
       [](Op& op) {

@@ -1,5 +1,5 @@
-"""resize is affine in x: its tangents and second derivatives are those of its linear part, for every
-combination of options, also where the result has a constant part (`extrapolation_value`)."""
+"""resize is affine in x: its tangents and second derivatives are those of its linear part, for
+every combination of options, also where the result has a constant part (`extrapolation_value`)."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_out_in_torchscript(call: str) -> None:
         ("myops.interpolate(x, 3, antialias=True)", "antialias: got True"),
         ("myops.interpolate(x, None, -1.5, mode='area')", "scale_factor: got -1.5, expected a fin"),
         ("myops.interpolate(x, None, [2.0, -.5], mode='area')", "scale_factor: got -0.5, expected"),
-        ("myops.interpolate(x, None, 1e300, mode='area')", "2.19902326e.12 on axis 2, expected at"),
+        ("myops.interpolate(x, None, 1e300, mode='area')", "2199023255552 on axis 2, expected at"),
         ("myops.interpolate(x, 3, align_corners=True)", "align_corners: got True"),
         ("myops.resize(x, [1.0, 1.0, -2.0, 2.0])", "scales: got"),
         ("myops.resize(x, [1, 1, 2, 2], [1, 1, 2, 2])", "got both, expected exactly one"),

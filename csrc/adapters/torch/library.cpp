@@ -53,7 +53,7 @@ class TorchRuntime final : public Runtime {
     refuse_strings(output, dtype);
     if (out_ != nullptr) return accept(dtype, shape, strides);
     if (output >= outputs.size()) outputs.resize(output + 1);
-    TorchTensor& made = outputs[output].emplace(new_tensor(dtype, shape, strides));
+    TorchTensor& made = outputs[output].emplace(handle_of_new(output, dtype, shape, strides));
     return Tensor(made.mutable_data_ptr(), dtype, shape, strides);
   }
 
@@ -86,6 +86,17 @@ class TorchRuntime final : public Runtime {
     fail(
         op_.name, op_.outputs[output].name, "dtype string",
         "one that PyTorch has: it has no tensors of strings. Call the op in NumPy or ONNX Runtime");
+  }
+
+  AtenTensorHandle handle_of_new(size_t output, DType dtype, const Shape& shape,
+                                 const Shape& strides) const {
+    try {
+      return new_tensor(dtype, shape, strides);
+    } catch (const std::bad_alloc&) {
+      fail(op_.name, op_.outputs[output].name,
+           str("shape ", shape, " (", byte_count(shape, dtype), " bytes)"),
+           "a result that fits into the memory that is free");
+    }
   }
 
   Tensor accept(DType dtype, const Shape& shape, const Shape& strides) {

@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/ops.h>
 
 #include <cstdlib>
+#include <new>
 
 #include "../../core/report.h"
 #include "scalar_types.h"
@@ -46,9 +47,10 @@ AtenTensorHandle new_tensor(DType dtype, const Shape& shape, const Shape& stride
   const size_t bytes = byte_count(shape, dtype);
   const bool large = bytes >= kLarge && want_huge_pages();
   AtenTensorHandle tensor = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(),
-                                                  strides.data(), dtype_code(dtype),
-                                                  aoti_torch_device_type_cpu(), 0, &tensor));
+  const AOTITorchError failed =
+      aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
+                               dtype_code(dtype), aoti_torch_device_type_cpu(), 0, &tensor);
+  if (failed != AOTI_TORCH_SUCCESS) throw std::bad_alloc();
   if (large) ask_for_huge_pages(data_of(tensor), bytes);
   return tensor;
 }

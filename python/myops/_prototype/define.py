@@ -64,8 +64,8 @@ def prototype(
         domain: ONNX domain of the node; several prototypes may share one.
         types: Type parameters and their dtypes, {"T": ["float32", "float64"]}: inputs and outputs
             of one type parameter have one dtype. The dtypes are float16, bfloat16, float32,
-            float64, float8_e4m3fn, float8_e5m2, complex64, complex128, bool, and int and uint with
-            8, 16, 32 and 64 bits.
+            float64, float8_e4m3fn, float8_e5m2, complex64, complex128, bool, int and uint with
+            8, 16, 32 and 64 bits, and string, which PyTorch does not have.
         inputs: `myops.Input(name, type, doc, optional=False, values=False, variadic=False)`, in
             order. `values` marks a short list, such as scales, whose numbers decide the output's
             shape; `variadic` a list of tensors, the last input, which the function gets as a list.
@@ -130,7 +130,8 @@ def prototype(
         onnx_type = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
     if doc is None:
         doc = (inspect.getdoc(function) or f"{name}.").splitlines()[0]
-    namespace = domain.replace(".", "_") if namespace is None else namespace
+    if namespace is None:
+        namespace = re.sub(r"[.-]", "_", domain)
     _check_kinds(name, types, inputs, outputs, attributes)
     description = {
         "name": name,

@@ -78,8 +78,7 @@ def unknown(info: OpInfo, attributes: dict[str, Any]) -> TypeError:
     known = [item.name for item in info.attributes]
     wrong = [name for name in attributes if name not in known]
     return TypeError(
-        f"{info.name}: attributes: got {wrong[0]!r}, expected one of "
-        + ", ".join(map(repr, known))
+        f"{info.name}: attributes: got {wrong[0]!r}, expected one of " + ", ".join(map(repr, known))
     )
 
 

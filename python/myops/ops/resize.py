@@ -184,6 +184,11 @@ def _numbers(name: str, item: Any, dtype: torch.dtype) -> Any:
         ]
         for value in tensors:
             refuse_no_numbers(where, value)
+            if value.numel() != 1:
+                raise RuntimeError(
+                    f"{where}: got a tensor of shape {list(value.shape)} in the list, expected one "
+                    "number for each axis"
+                )
         return torch.stack([value.reshape(()).to(dtype) for value in tensors])
     return items if whole else reals(where, items)
 

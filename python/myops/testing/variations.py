@@ -80,7 +80,8 @@ def by_name(function: Callable[..., Any], case: Case) -> Case | None:
     if not case.args or not all(item.kind == named for item in parameters):
         return None
     names = [item.name for item in parameters]
-    return replace(case, args=(), kwargs={**dict(zip(names, case.args, strict=True)), **case.kwargs})
+    kwargs = {**dict(zip(names, case.args, strict=True)), **case.kwargs}
+    return replace(case, args=(), kwargs=kwargs)
 
 
 def free_axes(tested: OpUnderTest, case: Case) -> list[LinkedAxes]:

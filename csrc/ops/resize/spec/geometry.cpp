@@ -133,7 +133,10 @@ struct Rule {
 
   void check_size(const Dim& input, double size) const {
     const auto refuse = [&](const char* expected) {
-      fail(request.op, list, str(size, " on axis ", axis), expected);
+      // (All digits, which a number with a fraction would not be shown with.)
+      const bool whole = std::abs(size) < 0x1p63;
+      const std::string got = whole ? str(static_cast<int64_t>(size)) : str(size);
+      fail(request.op, list, str(got, " on axis ", axis), expected);
     };
     if (input.value == 0 && size != 0) refuse("0, as X is empty there");
     if (size < 0 || (size == 0 && input.value > 0)) refuse("at least 1");
