@@ -66,20 +66,21 @@ def test_functions_have_the_types_of_the_description(package: Writer) -> None:
     )
     stub = myops.package_stub(name)
     found = signatures(stub)
-    assert found["add"] == "(a: Tensor, b: Tensor, /, *, out: Tensor | None=None) -> Tensor"
-    inputs, _, attributes = found["resize"].partition(", /, *, ")
+    assert found["add"] == "(a: Tensor, b: Tensor, *, out: Tensor | None=None) -> Tensor"
+    inputs, _, attributes = found["resize"].partition(", antialias: ")
     assert inputs == (
-        "(X: Tensor, roi: Tensor | Sequence[float] | None, scales: Tensor | Sequence[float] | None,"
-        " sizes: Tensor | Sequence[int] | None"
+        "(X: Tensor, roi: Tensor | Sequence[float] | None=None, "
+        "scales: Tensor | Sequence[float] | None=None, sizes: Tensor | Sequence[int] | None=None"
     )
     assert "mode: Literal['nearest', 'linear', 'cubic', 'area']='nearest'" in attributes
     assert "axes: Sequence[int]=..." in attributes
     assert "cubic_coeff_a: float=-0.75" in attributes
-    assert attributes.endswith("out: Tensor | None=None) -> Tensor")
+    assert attributes.endswith(", *, out: Tensor | None=None) -> Tensor")
     # What it says is what the function takes.
     module = importlib.import_module(name)
     x = torch.rand(1, 1, 2, 2)
     assert module.resize(x, None, [1, 1, 2, 2], None, mode="linear").shape == (1, 1, 4, 4)
+    assert module.resize(X=x, scales=[1, 1, 2, 2], mode="linear").shape == (1, 1, 4, 4)
 
 
 def test_other_public_names_are_written(package: Writer) -> None:

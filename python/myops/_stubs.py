@@ -146,37 +146,36 @@ def _home(value: Any, name: str) -> tuple[str, str] | None:
     return None
 
 
-def _function(name: str, info: OpInfo, by_name: bool) -> str:
-    """`def` of an op.
+def _function(name: str, info: OpInfo, is_prototype: bool) -> str:
+    """`def` of an op: inputs, then attributes, by position or by name.
 
     Args:
-        by_name: Whether inputs can be given by name and left out, and attributes by position.
+        is_prototype: Whether it is a prototype's function, which has no `out`, and the key of a
+            random op last.
     """
     inputs = []
     for place, item in enumerate(info.inputs):
-        droppable = by_name and all(later.optional for later in info.inputs[place:])
+        droppable = all(later.optional for later in info.inputs[place:])
         title = item.name + "_" * keyword.iskeyword(item.name)
         inputs.append(f"{title}: {_input_type(info, item)}" + " = None" * droppable)
     given = [item for item in info.attributes if not keyword.iskeyword(item.name)]
     attributes: list[str] = []
     for attribute in given:
         # What stands behind an argument with a default has one too, in Python.
-        behind = by_name and any("=" in text for text in (*inputs, *attributes))
+        behind = any("=" in text for text in (*inputs, *attributes))
         default = " = ..." if attribute.required and behind else _default(attribute)
         attributes.append(f"{attribute.name}: {_attribute_type(attribute)}{default}")
     if info.random:  # a generator or the key decides where there is no seed
         attributes[-1] = "seed: int | None = None"
-        key = "key: Tensor | None = None"
-        inputs, by_name_only = [*inputs[:-1], *([] if by_name else [key])], [key] * by_name
-        attributes += [*by_name_only, *(["generator: Any = None"] * by_name)]
     parameters = [*inputs, *attributes]
-    if not by_name:
+    if info.random and is_prototype:
+        parameters = [*inputs[:-1], *attributes, inputs[-1], "generator: Any = None"]
+    if not is_prototype:
         takes_out = len(info.outputs) == 1 and not info.writes
-        out = ["out: Tensor | None = None"] if takes_out else []
+        named = ["out: Tensor | None = None"] if takes_out else []
+        named += ["generator: Generator | None = None"] if info.random else []
         rest = ["**attributes: Any"] if len(given) < len(info.attributes) else []
-        more = ["generator: Generator | None = None"] if info.random else []
-        named = [*attributes, *out, *more]
-        parameters = [*inputs, "/", *(["*", *named] if named else []), *rest]
+        parameters = [*parameters, *(["*", *named] if named else []), *rest]
     result = _tensors(info) if len(info.outputs) == 1 else f"tuple[{_tensors(info)}]"
     result = result if info.outputs else "None"
     line = f"def {name}({', '.join(parameters)}) -> {result}:"
