@@ -15,9 +15,9 @@ from myops.testing.families.shapes import run_fake
 from myops.testing.trial import Trial
 
 _FAKE_CAUSE = (
-    "the fake kernel does not check what the kernel checks: refuse the call in the shape rule (in a "
-    "prototype, by a ValueError in `shape`), which fake kernels run too. If numbers in a tensor are "
-    "the reason, such as an index, say so by a Case(..., refused_by_numbers=True)"
+    "the fake kernel does not check what the kernel checks: refuse the call in the shape rule (in "
+    "a prototype, by a ValueError in `shape`), which fake kernels run too. If numbers in a tensor "
+    "are the reason, such as an index, say so by a Case(..., refused_by_numbers=True)"
 )
 
 
