@@ -238,6 +238,24 @@ def test_every_branch_is_compared(branch: str, depth: int, monkeypatch: pytest.M
         simplify(model)
 
 
+def test_nested_choices_do_not_crash() -> None:
+    """ONNX Runtime crashed when the conditions of nested If nodes were made constant."""
+
+    def identity(name: str) -> onnx.GraphProto:
+        node = helper.make_node("Identity", ["x"], [name])
+        return helper.make_graph([node], name, [], [info(name, FLOAT, [4])])
+
+    inner = identity("n0")
+    for number in range(1, 20):
+        node = helper.make_node("If", ["c"], [f"n{number}"], then_branch=inner,
+                                else_branch=identity(f"e{number}"))  # fmt: skip
+        inner = helper.make_graph([node], f"g{number}", [], [info(f"n{number}", FLOAT, [4])])
+    inputs = [info("x", FLOAT, [4]), info("c", onnx.TensorProto.BOOL, [])]
+    result = simplify(model_of(inner.node, inputs, inner.output))
+    assert result.difference == 0
+    assert not result.notes
+
+
 @pytest.mark.parametrize("source", ["path", "external", "proto", "bytes"])
 def test_large_weights_are_left_unchanged(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -51,15 +51,16 @@ def compare(
             continue  # its condition was found to be constant, or nothing reads it
         for branch in (True, False):
             where = f" where {choice.label} takes its {'then' if branch else 'else'} branch"
-            forced = _forced(before, choice, branch)
+            forced, conditions = _forced(before, choice, branch)
             tried = []
-            for feeds, _ in runs:
+            for given, _ in runs:
+                feeds = {**given, **conditions}
                 try:
                     tried.append((feeds, _trial.run(forced, feeds)))
                 except Exception as error:  # ONNX Runtime's errors share no base class but this
                     failed = error
             if tried:
-                other = _forced(after, choice, branch)
+                other, _ = _forced(after, choice, branch)
                 worst = max(worst, _compared(before, other, tried, tolerance, where))
             else:
                 notes.append(
@@ -115,17 +116,25 @@ def _choices(graph: Any, way: tuple[Any, ...] = ()) -> Iterator[_Choice]:
                 yield from _choices(inner, (*way, *step))
 
 
-def _forced(model: onnx.ModelProto, choice: _Choice, branch: bool) -> onnx.ModelProto:
-    """The model with constant conditions for an If and for the If nodes around it."""
+def _forced(
+    model: onnx.ModelProto, choice: _Choice, branch: bool
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """The model in which inputs are the conditions of an If and of the If nodes around it, and the
+    values of these inputs.
+
+    They are no constants, because ONNX Runtime then replaces If nodes by their branches, which
+    crashes the process in some models where they are nested.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     names = {value: f"myops_forced_{value}" for value in (True, False)}
-    copy.graph.initializer.extend(
-        onnx.numpy_helper.from_array(np.array(value), name) for value, name in names.items()
-    )
     wanted = {**dict(choice.way), choice.outputs: branch}
     for graph in structure.graphs_of(copy.graph):
         for node in graph.node:
             if node.op_type == "If" and tuple(node.output) in wanted:
                 node.input[0] = names[wanted[tuple(node.output)]]
-    return copy
+    kind = onnx.TensorProto.BOOL
+    copy.graph.input.extend(
+        onnx.helper.make_tensor_value_info(name, kind, []) for name in names.values()
+    )
+    return copy, {name: np.array(value) for value, name in names.items()}
