@@ -104,7 +104,7 @@ def _model(ctx: typer.Context) -> Any:
     path = next(Path(word) for word in words if os.path.isfile(word))
     if path.stat().st_size > _LARGEST:
         raise ValueError("too large to be read for a completion")
-    return files.load(path, weights=False)
+    return files.load(path, weights=False, expanded=False)
 
 
 def _made(ctx: typer.Context) -> list[str]:

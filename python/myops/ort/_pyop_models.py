@@ -24,6 +24,7 @@ import onnx.inliner
 from myops import _description, _dtypes, _libraries
 from myops._description import AttributeInfo, InputInfo, OpInfo
 from myops.onnx import schema
+from myops.onnx.graph import calls
 
 CALL = "call"  # the one attribute of a rewritten node
 
@@ -94,6 +95,7 @@ def rewrite(model: onnx.ModelProto, session: int) -> onnx.ModelProto:
 
     `model` may be changed.
     """
+    calls.refuse_endless(model)
     ours = [(f.domain, f.name) for f in model.functions if _libraries.find_node(f.domain, f.name)]
     if len(ours) < len(model.functions):  # nodes of ours may be inside
         model = onnx.inliner.inline_selected_functions(model, ours, exclude=True)

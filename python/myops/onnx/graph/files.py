@@ -10,6 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
 from myops._names import near_misses
+from myops.onnx.graph import calls
 
 LIMIT = 2**31 - 1  # bytes in one protobuf file
 Model = onnx.ModelProto | bytes | str | os.PathLike[str]
@@ -33,17 +34,27 @@ _OTHERS = {
 }
 
 
-def load(model: Model, *, weights: bool = True) -> onnx.ModelProto:
+def load(model: Model, *, weights: bool = True, expanded: bool = True) -> onnx.ModelProto:
     """Loads a model from a path, the bytes of a file or a ModelProto.
 
     Args:
         model: A ModelProto is returned unchanged.
         weights: Whether weights in other files ("external data") are read too.
+        expanded: Whether the calls of its functions must be few enough to be replaced by nodes, as
+            shape inference and ONNX Runtime do.
 
     Raises:
         FileNotFoundError: No such file, or a file with its weights is missing.
-        ValueError: It is no ONNX model; the message says what it seems to be.
+        ValueError: It is no ONNX model; the message says what it seems to be. Or its functions call
+            themselves, or each other too often.
     """
+    loaded = _load(model, weights)
+    if expanded:
+        calls.refuse_endless(loaded)
+    return loaded
+
+
+def _load(model: Model, weights: bool) -> onnx.ModelProto:
     if isinstance(model, onnx.ModelProto):
         return model
     if isinstance(model, (bytes, bytearray, memoryview)):

@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx
 
+from myops.onnx.graph import calls
 from myops.onnx.graph.structure import graphs_of
 from myops.onnx.graph.weights import without_weights
 from myops.onnx.schema import register_schemas
@@ -15,10 +16,15 @@ _INVENTED = "unk__"  # the prefix of names that onnx gives to unknown lengths
 
 
 def infer(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without weights, with inferred shapes, our nodes included."""
+    """The model without weights, with inferred shapes, our nodes included.
+
+    Without shapes where they cannot be inferred, as of a model whose functions call each other too
+    often.
+    """
     register_schemas(model)
     small = without_weights(model)
     try:
+        calls.refuse_endless(model)
         inferred = onnx.shape_inference.infer_shapes(small, data_prop=True)
     except Exception:  # onnx's errors share no base class but this
         return small

@@ -38,7 +38,7 @@ def load(model: files.Model) -> onnx.ModelProto:
 
 def opened(model: files.Model) -> onnx.ModelProto:
     """As `load`, for functions that copy the model themselves: a ModelProto is not copied."""
-    return model if isinstance(model, onnx.ModelProto) else load(model)
+    return files.load(model) if isinstance(model, onnx.ModelProto) else load(model)
 
 
 def attach(model: onnx.ModelProto, folder: Path | None, most: float = float("inf")) -> None:

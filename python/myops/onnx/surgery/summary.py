@@ -155,7 +155,7 @@ def inspect(model: files.Model) -> Summary:
     folder = storage.folder_of(model)
     path = "" if folder is None else str(model)
     proto = onnx.ModelProto()
-    proto.CopyFrom(files.load(model, weights=False))
+    proto.CopyFrom(files.load(model, weights=False, expanded=False))
     sizes, constants = (
         [storage.tensor_bytes(tensor) for tensor in found]
         for found in (storage.initializers(proto), storage.constants(proto))

@@ -55,7 +55,7 @@ def diff(first: files.Model, second: files.Model) -> Difference:
         >>> [change.name for change in found.changes if change.what == "node"]
         ['add']
     """
-    one, two = files.load(first), files.load(second)
+    one, two = (files.load(model, expanded=False) for model in (first, second))
     found = Difference(_title(first, "the first"), _title(second, "the second"))
     found.changes += _of_models(one, two)
     numbering = Numbering()

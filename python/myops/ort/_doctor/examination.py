@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from myops import _libraries
-from myops.onnx.graph import files
+from myops.onnx.graph import calls, files
 from myops.ort import _session
 from myops.ort._doctor import (
     environment,
@@ -71,6 +71,12 @@ class Examination:
             return None
         try:
             return files.load(model, weights=False)
+        except calls.CallsError as error:
+            self.report.add(Finding(
+                "functions-endless", ERROR, "The model's functions cannot be replaced by nodes.",
+                f"{error}.", "Export the model again, with functions that call each other less.",
+            ))  # fmt: skip
+            return None
         except ValueError as error:
             self.report.add(Finding(
                 "model-broken", ERROR, f"{error}.".replace("..", "."),
