@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import operator
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +12,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from myops._description import OPS, InputInfo, OpInfo
+from myops._text import shorten
+
+MOST_THREADS = 1024
 
 
 def call(
@@ -25,15 +30,15 @@ def call(
         inputs: One entry for each input of the description: None for one that is left out, a list
             for a variadic one. An op that writes into inputs writes into these arrays.
         attributes: Values that differ from the defaults.
-        threads: Most threads to use; 0 means MYOPS_NUM_THREADS or one per core. The result does
-            not depend on it.
+        threads: Most threads to use, at most 1024; 0 means MYOPS_NUM_THREADS or one per core. The
+            result does not depend on it.
 
     Returns:
         The outputs; None for one that this call leaves out. Arrays of bfloat16 and of the floats of
         8 bits have dtypes of `ml_dtypes`.
 
     Raises:
-        ValueError: The kernel's own refusal.
+        ValueError: The kernel's own refusal, or no legal number of threads.
 
     Example:
         >>> call("my_add", [np.float32([1, 2]), np.float32([10, 20])])[0].tolist()
@@ -55,13 +60,47 @@ def call(
         None if array is None else _readable(info, plain(info.name, item.name, array), item)
         for array, item in zip(given, declared, strict=True)
     ]
-    threads = threads or int(os.environ.get("MYOPS_NUM_THREADS", "0"))
+    if type(threads) is not int or not 0 < threads <= MOST_THREADS:
+        threads = _number_of_threads(info, threads)
     results = info.native.call(arrays, dict(attributes or {}), threads)
     if not info.is_plain:
         for item, array, used in zip(declared, given, arrays, strict=True):
             if item.written and used is not array and array is not None and used is not None:
                 np.copyto(array, used)  # the kernel wrote into a copy
     return results
+
+
+def stated_threads() -> int:
+    """MYOPS_NUM_THREADS; 0 if it is not set.
+
+    Raises:
+        ValueError: It is no number of threads.
+    """
+    text = os.environ.get("MYOPS_NUM_THREADS", "")
+    if not text:
+        return 0
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not 0 < number <= MOST_THREADS:
+        raise ValueError(
+            f"MYOPS_NUM_THREADS: got {_quoted(text)}, expected a number from 1 to {MOST_THREADS}. "
+            "Unset it to use one thread per core"
+        )
+    return number
+
+
+def _number_of_threads(op: OpInfo, given: Any) -> int:
+    expected = f"expected an integer from 0 to {MOST_THREADS}"
+    try:
+        number = operator.index(given)
+    except TypeError:
+        raise TypeError(f"{op.name}: threads: got {type(given).__name__}, {expected}") from None
+    if not 0 <= number <= MOST_THREADS:
+        raise ValueError(f"{op.name}: threads: got {number}, {expected}")
+    return number or stated_threads()
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(shorten(text, 60))
 
 
 def plain(op: str, argument: str, value: Any, where: str = "") -> np.ndarray:

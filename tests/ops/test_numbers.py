@@ -12,6 +12,7 @@ import torch
 
 import myops
 import myops.nn
+from myops import _numpy_call
 
 X = torch.rand(1, 2, 4, 5)
 WEIGHT, OFFSET = torch.rand(3, 2, 1, 1), torch.rand(1, 2, 4, 5)
@@ -170,3 +171,37 @@ def test_a_python_shape_rule_must_return_integers() -> None:
     assert made(2.0)(torch.arange(5.0)).tolist() == [0, 1]
     with pytest.raises(RuntimeError, match=r"shape: got the length 2\.5 from the rule"):
         made(2.5)(torch.arange(5.0))
+
+
+ONES = [np.ones(3, np.float32)] * 2
+
+
+@pytest.mark.parametrize("text", ["abc", "-1", "0", "1025", "99999999999", "1.5", "4 ", "9" * 5000])
+def test_a_wrong_number_of_threads_in_the_environment_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYOPS_NUM_THREADS", text)
+    wanted = rf'MYOPS_NUM_THREADS: got "{text[:20]}.*", expected a number from 1 to 1024\. Unset it'
+    with pytest.raises(ValueError, match=wanted):
+        _numpy_call.call("my_add", ONES)
+    np.testing.assert_array_equal(_numpy_call.call("my_add", ONES, threads=2)[0], 3)
+
+
+@pytest.mark.parametrize("text", ["", "1", "4", "1024"])
+def test_a_number_of_threads_in_the_environment_is_used(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYOPS_NUM_THREADS", text)
+    np.testing.assert_array_equal(_numpy_call.call("my_add", ONES)[0], 3)
+
+
+@pytest.mark.parametrize("wrong", [-1, 1025, 2**40, "a", 1.5, [2]])
+def test_a_wrong_number_of_threads_is_refused(wrong: Any) -> None:
+    kind = ValueError if isinstance(wrong, int) else TypeError
+    with pytest.raises(kind, match=r"^my_add: threads: got .*, expected an integer from 0 to 1024"):
+        _numpy_call.call("my_add", ONES, threads=wrong)
+
+
+@pytest.mark.parametrize("right", [0, 1, np.int64(3), 1024])
+def test_a_number_of_threads_is_used(right: Any) -> None:
+    np.testing.assert_array_equal(_numpy_call.call("my_add", ONES, threads=right)[0], 3)

@@ -244,6 +244,28 @@ def test_our_missing_library_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
     assert report.exit_status == 1
 
 
+@pytest.mark.parametrize("given", [
+    "MYOPS_ISA=foo", "MYOPS_MAX_BYTES=abc", "MYOPS_VERBOSE=7", "MYOPS_STREAMING_STORES=x",
+    "MYOPS_NUM_THREADS=0",
+])  # fmt: skip
+def test_a_wrong_environment_variable_is_named(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, value = given.split("=")
+    monkeypatch.setenv(name, value)
+    (finding,) = myops.ort.doctor().errors
+    assert finding.code == "environment-variable"
+    assert f'{name}: got "{value}", expected ' in finding.why
+    assert "unset" in finding.fix
+
+
+def test_a_wrong_number_of_threads_is_a_warning_beside_a_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MYOPS_NUM_THREADS", "many")
+    report = examine(model_of([node("MyAdd", domain="myops")], TWO))
+    assert report.verdict == "runs"
+    assert [item.code for item in report.warnings] == ["environment-variable"]
+
+
 def test_a_crash_while_running_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     original = process.run
 

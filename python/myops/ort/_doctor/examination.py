@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from myops import _libraries
+from myops import _libraries, _numpy_call
 from myops.onnx.graph import calls, files
 from myops.ort import _session
 from myops.ort._doctor import (
@@ -27,6 +27,7 @@ from myops.ort._doctor import (
     weights,
 )
 from myops.ort._doctor.graph import Provided
+from myops.ort._doctor.messages import explain
 from myops.ort._doctor.report import ERROR, WARNING, DoctorReport, Finding
 from myops.ort._doctor.rules import MessageContext
 from myops.ort._doctor.trial import SessionTrial
@@ -52,7 +53,9 @@ class Examination:
         self._libraries(proto)
         if model is None:
             self._try_kernel()
+            self._number_of_threads(ERROR)
             return self._judge_alone()
+        self._number_of_threads(WARNING)
         with tempfile.TemporaryDirectory(prefix="myops-doctor-") as folder:
             path = self._path(model, Path(folder))
             if proto is None:
@@ -234,12 +237,28 @@ class Examination:
         self.report.environment["kernel_runs"] = ran is not None and ran["first"] == [9.0]
         if not self.report.environment["kernel_runs"]:
             failed = outcome.last("failed")
+            if failed:
+                finding = explain(failed["error"], MessageContext(None, self.provided))
+                if finding.code == "environment-variable":
+                    self.report.add(finding)
+                    return
             self.report.add(Finding(
                 "myops-kernel-fails", ERROR, "A kernel of myops does not run here.",
                 f"myops::MyAdd was tried and causes {outcome.death or 'an error'}.",
                 "Build the library on this machine: pip install -e . in a checkout.",
                 failed["error"] if failed else outcome.stderr.strip()[-500:],
             ))  # fmt: skip
+
+    def _number_of_threads(self, severity: str) -> None:
+        """Reports a wrong MYOPS_NUM_THREADS, which calls with NumPy arrays read."""
+        try:
+            if self.own:
+                _numpy_call.stated_threads()
+        except ValueError as error:
+            finding = explain(str(error), MessageContext(None, self.provided))
+            finding.severity = severity
+            finding.why += " Calls with NumPy arrays fail."
+            self.report.add(finding)
 
     def _judge_alone(self) -> DoctorReport:
         if self.report.errors:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import onnx
 
-from myops.ort._doctor import model_messages, op_messages, run_messages
+from myops.ort._doctor import model_messages, op_messages, own_messages, run_messages
 from myops.ort._doctor.report import ERROR, Finding
 from myops.ort._doctor.rules import MessageContext
 
-RULES = [*op_messages.RULES, *model_messages.RULES, *run_messages.RULES]
+RULES = [
+    *own_messages.RULES,
+    *op_messages.RULES,
+    *model_messages.RULES,
+    *run_messages.RULES,
+]
 
 
 def explain(message: str, context: MessageContext) -> Finding:
