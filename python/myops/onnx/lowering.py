@@ -237,13 +237,13 @@ def site_of(node: onnx.NodeProto, scope: scopes.Scope) -> Site:
     for number, item in enumerate(info.inputs):
         if item.values and item.optional and scope.shape(names[number]) == [0]:
             names[number] = ""
-    attributes = node_attributes(info, node)
+    label = scopes.label(node, info)
+    attributes = node_attributes(info, node, label)
     dtypes, shapes = [scope.dtype(name) for name in names], [scope.shape(name) for name in names]
     for number, item in enumerate(info.inputs):
         dims = shapes[number]
         if names[number] and item.values and (dims is None or not isinstance(dims[0], int)):
             shapes[number] = [_length(info, number, shapes, dtypes, attributes)]
-    label = f"node {(node.name or node.output[0])!r} ({info.node})"
     return Site(info, label, names, dtypes, shapes, [scope.value(n) for n in names], attributes)
 
 

@@ -166,11 +166,14 @@ def attribute_proto(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
     return onnx.helper.make_attribute(item.name, value, attr_type=kind)
 
 
-def refuse_kind(info: OpInfo, item: AttributeInfo, proto: onnx.AttributeProto) -> None:
+def refuse_kind(owner: str, item: AttributeInfo, proto: onnx.AttributeProto) -> None:
     """Refuses an attribute of another kind, with the same text as the library for ONNX Runtime.
 
+    Args:
+        owner: What the message begins with: the name of the op, or a text for the node.
+
     Raises:
-        ValueError: Names the op, the attribute, its kind, and the one expected.
+        ValueError: Names the owner, the attribute, its kind, and the one expected.
     """
     got = _FOUND.get(proto.type, "something else")
     if proto.type in (_ATTRIBUTE_TYPES[item.type], _ALSO_READ.get(item.type)):
@@ -180,28 +183,49 @@ def refuse_kind(info: OpInfo, item: AttributeInfo, proto: onnx.AttributeProto) -
         if proto.t.data_type == ELEMENT_TYPES[dtype] and len(proto.t.dims) == rank:
             return
         got += f" of {DTYPES.get(proto.t.data_type, 'another dtype')} of shape {[*proto.t.dims]}"
-    raise ValueError(f"{info.name}: {item.name}: got {got}, expected {_KINDS[item.type]}")
+    raise ValueError(f"{owner}: {item.name}: got {got}, expected {_KINDS[item.type]}")
 
 
-def attribute_value(item: AttributeInfo, proto: onnx.AttributeProto) -> Any:
-    """The Python value in the attribute of a node."""
-    value = onnx.helper.get_attribute_value(proto)
-    if isinstance(value, onnx.TensorProto):
-        value = onnx.numpy_helper.to_array(value).tolist()
+def attribute_value(owner: str, item: AttributeInfo, proto: onnx.AttributeProto) -> Any:
+    """The Python value in the attribute of a node.
+
+    Raises:
+        ValueError: It is of another kind, or cannot be read; begins with `owner`.
+    """
+    refuse_kind(owner, item, proto)
+    try:
+        value = onnx.helper.get_attribute_value(proto)
+        if isinstance(value, onnx.TensorProto):
+            value = onnx.numpy_helper.to_array(value).tolist()
+        if item.type == "string":
+            return value.decode()
+        if item.type == "strings":
+            return [text.decode() if isinstance(text, bytes) else text for text in value]
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{owner}: {item.name}: got bytes that are no UTF-8, expected {_KINDS[item.type]}"
+        ) from error
+    except Exception as error:  # what onnx raises for a broken attribute has no common base
+        raise ValueError(
+            f"{owner}: {item.name}: got a value that cannot be read ({error}), expected "
+            f"{_KINDS[item.type]}"
+        ) from error
     if item.type == "bool":
         return bool(value)
-    if item.type == "string":
-        return value.decode()
-    if item.type == "strings":
-        return [text.decode() if isinstance(text, bytes) else text for text in value]
     return list(value) if item.is_list else value
 
 
-def node_attributes(info: OpInfo, node: onnx.NodeProto) -> dict[str, Any]:
-    """The value of every attribute: that of the node, or the default; None where it has none."""
+def node_attributes(info: OpInfo, node: onnx.NodeProto, owner: str = "") -> dict[str, Any]:
+    """The value of every attribute: that of the node, or the default; None where it has none.
+
+    Raises:
+        ValueError: One is of another kind; begins with `owner`, by default the name of the op.
+    """
     given = {proto.name: proto for proto in node.attribute}
     return {
-        item.name: attribute_value(item, given[item.name]) if item.name in given else item.default
+        item.name: attribute_value(owner or info.name, item, given[item.name])
+        if item.name in given
+        else item.default
         for item in info.attributes
     }
 
@@ -301,7 +325,7 @@ def _inference(described: OpInfo) -> Callable[[Any], None]:
             for attribute in info.attributes:
                 given = context.get_attribute(attribute.name)
                 if given is not None:
-                    attributes[attribute.name] = attribute_value(attribute, given)
+                    attributes[attribute.name] = attribute_value(info.name, attribute, given)
             inferred = _shape_rule.infer_decided(info, shapes, dtypes, attributes, values)
             name = _DecidedNames(info)
             results = [
@@ -325,7 +349,10 @@ def _values(context: Any, number: int) -> list[float] | None:
     """The numbers of a list that is a constant, or that shape inference has computed."""
     constant = context.get_input_data(number)
     if constant is not None:
-        return onnx.numpy_helper.to_array(constant).reshape(-1).tolist()
+        try:
+            return onnx.numpy_helper.to_array(constant).reshape(-1).tolist()
+        except Exception:  # of an unknown dtype, or damaged; the checker names it
+            return None
     followed = context.get_symbolic_input(number)
     if followed is None or not all(dim.HasField("dim_value") for dim in followed.dim):
         return None

@@ -249,10 +249,8 @@ def _attributes(info: OpInfo, node: onnx.NodeProto) -> dict[str, Any]:
         if item.name not in protos:
             continue
         proto = protos[item.name]
-        schema.refuse_kind(info, item, proto)
-        is_bool = item.type == "bool"
-        value = truth(info, item, proto.i) if is_bool else schema.attribute_value(item, proto)
-        values[item.name] = value
+        value = schema.attribute_value(info.name, item, proto)
+        values[item.name] = truth(info, item, proto.i) if item.type == "bool" else value
     missing = info.missing(values)
     if missing:
         raise ValueError(missing)

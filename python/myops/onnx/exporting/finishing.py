@@ -78,7 +78,7 @@ def drop_left_out(model: onnx.ModelProto) -> None:
             continue
         given = {proto.name: proto for proto in node.attribute}
         flags = {
-            item.name: attribute_value(item, given[item.name])
+            item.name: attribute_value(info.name, item, given[item.name])
             for item in info.attributes
             if item.name in given
         }

@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
 from myops._names import near_misses
-from myops.onnx.graph import calls
+from myops.onnx.graph import calls, texts
 
 LIMIT = 2**31 - 1  # bytes in one protobuf file
 Model = onnx.ModelProto | bytes | str | os.PathLike[str]
@@ -45,8 +45,8 @@ def load(model: Model, *, weights: bool = True, expanded: bool = True) -> onnx.M
 
     Raises:
         FileNotFoundError: No such file, or a file with its weights is missing.
-        ValueError: It is no ONNX model; the message says what it seems to be. Or its functions call
-            themselves, or each other too often.
+        ValueError: It is no ONNX model; the message says what it seems to be. Or a name in it is no
+            UTF-8, or its functions call themselves, or each other too often.
     """
     loaded = _load(model, weights)
     if expanded:
@@ -71,7 +71,7 @@ def _load(model: Model, weights: bool) -> onnx.ModelProto:
     if weights:
         try:
             onnx.load_external_data_for_model(loaded, str(path.parent))
-        except (onnx.checker.ValidationError, OSError) as error:
+        except (onnx.checker.ValidationError, OSError, ValueError) as error:
             raise FileNotFoundError(f"{path}: weights are missing: {error}") from error
     return loaded
 
@@ -148,6 +148,7 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
         ) from error
     if not model.HasField("graph"):
         raise ValueError(f"{name}: got a protobuf without a graph, expected an ONNX model")
+    texts.refuse_bytes(model)
     return model
 
 

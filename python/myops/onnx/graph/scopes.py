@@ -14,7 +14,7 @@ from myops import _libraries
 from myops._description import Dim, OpInfo
 from myops._text import printable
 from myops.onnx.graph.weights import SMALL, without_weights
-from myops.onnx.schema import DTYPES, dims_of, register_schemas
+from myops.onnx.schema import DTYPES, dims_of, node_attributes, register_schemas
 
 # Nodes that exporters write between a constant and the node that reads it.
 _FOLDABLE = ("Identity", "Cast", "Concat", "Reshape", "Squeeze", "Unsqueeze")
@@ -69,7 +69,7 @@ class Scope:
             tensor = self._initializers[name]
             if tensor.data_location == onnx.TensorProto.EXTERNAL or np.prod(tensor.dims) > SMALL:
                 return None
-            return numpy_helper.to_array(tensor)
+            return _array(tensor, f"initializer {name!r}")
         if name in self._producers:
             return self._folded(self._producers[name])
         return self._outer.value(name) if self._outer and name not in self._local else None
@@ -89,19 +89,40 @@ class Scope:
         known = {name: self.value(name) for name in node.input if name}
         if any(value is None for value in known.values()):
             return None
-        return _evaluate(node, known, self.opset)
+        try:
+            return _evaluate(node, known, self.opset)
+        except Exception:  # of an invalid node; what the evaluator raises has no common base
+            return None
 
 
 def _constant_value(node: onnx.NodeProto) -> np.ndarray | None:
     kinds = {"value_float": np.float32, "value_floats": np.float32,
              "value_int": np.int64, "value_ints": np.int64}  # fmt: skip
-    attribute = node.attribute[0]
+    attribute = next(iter(node.attribute), None)
+    if attribute is None:
+        return None
     if attribute.name == "value":
         small = np.prod(attribute.t.dims) <= SMALL
-        return numpy_helper.to_array(attribute.t) if small else None
+        return _array(attribute.t, f"constant {[*node.output][:1]}") if small else None
     if attribute.name not in kinds or attribute.ref_attr_name:
         return None
     return np.array(onnx.helper.get_attribute_value(attribute), kinds[attribute.name])
+
+
+def _array(tensor: onnx.TensorProto, what: str) -> np.ndarray:
+    """The array of a tensor.
+
+    Raises:
+        ValueError: The tensor is damaged, or of a dtype that this onnx does not have.
+    """
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except Exception as error:  # what onnx raises has no common base
+        if tensor.data_type not in onnx.TensorProto.DataType.values()[1:]:
+            got = f"the element type {tensor.data_type}, expected one that ONNX has"
+        else:
+            got = f"data that cannot be read ({error}), expected as many as its shape says"
+        raise ValueError(f"{what}: got {got}") from error
 
 
 def _evaluate(node: onnx.NodeProto, known: dict[str, Any], opset: int) -> np.ndarray:
@@ -152,9 +173,14 @@ def all_scopes(model: onnx.ModelProto) -> Iterator[Scope]:
     """The graph of a model and every graph inside it, outer ones first.
 
     Raises:
-        ValueError: The model is invalid, for example a domain is not imported.
+        ValueError: The model is invalid, for example a domain is not imported, or an attribute of a
+            node of an op library is of another kind.
     """
     register_schemas(model)
+    for node in all_nodes(model.graph.node):
+        info = op_of(node)
+        if info is not None:
+            _check(node, info)
     try:
         inferred = onnx.shape_inference.infer_shapes(small(model), data_prop=True)
     except onnx.shape_inference.InferenceError as error:
@@ -173,6 +199,29 @@ def _nested(graph: Any, inferred: Any, opset: int, outer: Scope | None) -> Itera
     yield scope
     for inner, counterpart in pairs:
         yield from _nested(inner, counterpart, opset, scope)
+
+
+def _check(node: onnx.NodeProto, info: OpInfo) -> None:
+    """Refuses a node that does not fit its op; shape inference would not name the node."""
+    title = label(node, info)
+    node_attributes(info, node, title)
+    for what, names, declared in (
+        ("inputs", node.input, info.inputs),
+        ("outputs", node.output, info.outputs),
+    ):
+        if len(names) > len(declared):
+            raise ValueError(f"{title}: got {len(names)} {what}, expected {len(declared)} at most")
+    if not any(node.output):
+        raise ValueError(f"{title}: got no outputs, expected {len(info.outputs)}")
+    for number, item in enumerate(info.inputs):
+        if not item.optional and not "".join(node.input[number : number + 1]):
+            raise ValueError(f"{title}: {item.name}: got no input, expected one")
+
+
+def label(node: onnx.NodeProto, info: OpInfo) -> str:
+    """The text for a node of an op library in errors: its name, or its first output."""
+    name = node.name or next(filter(None, node.output), "")
+    return f"node {name!r} ({info.node})" if name else f"node without a name ({info.node})"
 
 
 def small(model: onnx.ModelProto) -> onnx.ModelProto:

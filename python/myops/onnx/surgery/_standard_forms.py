@@ -155,6 +155,11 @@ def _differs(
         site.values[2], site.shapes[2], site.dtypes[2] = factors, [len(factors)], "float32"
     g = Builder(site, scope.opset, lambda hint: hint, "")
     crops = g.attribute("coordinate_transformation_mode") == "tf_crop_and_resize"
+    shape = g.shape("X")
+    if shape is not None and any(
+        not -len(shape) <= axis < len(shape) for axis in g.attribute("axes")
+    ):
+        return f"X has {len(shape)} axes, and the attribute axes lists others"
     if g.input("scales") and g.input("sizes"):
         return "it has scales and sizes, and only one of them can hold"
     if g.dtype("X") == np.uint8 and (crops or g.attribute("mode") != "nearest"):
@@ -163,7 +168,7 @@ def _differs(
     if keeps_aspect and min(g.attribute("axes"), default=0) < 0:
         return "ONNX Runtime does not resize under an aspect policy with negative axes"
     copies = "ONNX Runtime copies an axis whose length stays, myops::Resize still "
-    if g.shape("X") is None:
+    if shape is None:
         return f"{copies}crops, and the rank of X is unknown" if crops else ""
     axes = axes_of(g, list(range(len(listed_axes(g)))))
     same = axes.output.equals(axes.input).value

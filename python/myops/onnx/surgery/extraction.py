@@ -207,7 +207,13 @@ def _cut(
     stated = inference.types(proto, [*sources, *targets])
     for name in sources:
         if name not in stated:
-            maker = structure.label(proto.graph.node[Index(proto).producers[name]])
+            place = Index(proto).producers.get(name)
+            if place is None:
+                raise GraphError(
+                    f"extract: inputs: {name!r}, an input of the model, has no type there, and an "
+                    "input must have one."
+                )
+            maker = structure.label(proto.graph.node[place])
             raise GraphError(
                 f"extract: inputs: the type of {name!r}, made by node {maker}, is unknown, and an "
                 "input must have one. Take an input before that node, or register the schema of "

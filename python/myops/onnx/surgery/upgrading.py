@@ -140,16 +140,36 @@ def _state_types(model: onnx.ModelProto) -> None:
 def _title(node: onnx.NodeProto, *taken: Any) -> str:
     title = structure.label(node)
     if any(title in names for names in taken):
-        title += f", making {node.output[0]!r}"
+        title += f", making {next(iter(node.output), '')!r}"
     return title
 
 
 def _form(node: onnx.NodeProto, scope: scopes.Scope) -> Ours | Other:
-    version = onnx.defs.get_schema(node.op_type, scope.opset, "").since_version
+    try:
+        schema = onnx.defs.get_schema(node.op_type, scope.opset, "")
+    except onnx.defs.SchemaError:
+        return Other(f"opset {scope.opset} has no {node.op_type}")
+    version = schema.since_version
+    if not schema.min_input <= len(node.input) <= schema.max_input or not any(node.output):
+        return Other("it has another number of inputs or outputs than the operator")
+    for item in node.attribute:
+        declared = schema.attributes.get(item.name)
+        if declared is None or declared.type.value != item.type:
+            return Other(f"the operator has no attribute {item.name!r} of this kind")
+        if not _is_utf8(item.s):
+            return Other(f"the attribute {item.name!r} is no UTF-8")
     try:
         return _FORMS[node.op_type](node, scope, version)
     except LoweringError as error:  # the model does not contain all that it needs
         return Other(str(error.__cause__ or error))
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _replace(graph: Any, place: int, form: Ours) -> None:
