@@ -1,10 +1,11 @@
 """`compare`: compares a PyTorch model and its ONNX file, layer by layer.
 
-with_pytorch  `compare` itself; it needs torch, as do torch_side, pairing,
+with_pytorch  `compare` itself; it needs torch, as do torch_side, pairing, outputs,
               first_mismatch, fresh and steps
 torch_side    runs PyTorch and records the inputs and outputs of every submodule
 ort_side      runs ONNX Runtime and fetches inner values
 pairing       finds the tensor for each value, by the path of the module
+outputs       the same for the outputs of the model
 metrics       computes their difference
 propagation   follows differences along the data flow
 ties          recognises differences that are only a choice among equal values

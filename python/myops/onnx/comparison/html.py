@@ -65,6 +65,7 @@ def _values(report: Any, rows: Sequence[Value], words: Words) -> dict[str, Any]:
     return {
         "report": report,
         "words": words,
+        "unpaired": getattr(report, "unpaired", ()),
         "mismatches": [mismatch for mismatch in mismatches if mismatch is not None],
         "quantiles": QUANTILES,
         "drawings": plot.drawings(report),

@@ -48,7 +48,12 @@ class UnmatchedCall:
 
 
 def pair_all(
-    graph: Graph, regions: Sequence[Region], run: Recording, values: Values, tolerance: Tolerance
+    graph: Graph,
+    regions: Sequence[Region],
+    run: Recording,
+    values: Values,
+    tolerance: Tolerance,
+    outputs: Sequence[Pair],
 ) -> tuple[list[Pair], list[UnmatchedCall]]:
     """All pairs, outputs of the model first, and the calls without any."""
     calls = {(call.path, call.call): call for call in run.calls}
@@ -57,7 +62,7 @@ def pair_all(
     for region in regions:
         counts[region.path] = counts.get(region.path, 0) + 1
     made = {path: _different(run, path) for path in counts}
-    pairs = _outputs_of_model(graph, run.calls[0], values, tolerance)
+    pairs = list(outputs)
     matched = {("", 0)}
     for region in regions:
         call = calls.get((region.path, region.call))
@@ -132,20 +137,6 @@ def _different(run: Recording, path: str) -> int:
 def _identical(one: np.ndarray, other: np.ndarray) -> bool:
     same = one.shape == other.shape and one.dtype == other.dtype
     return same and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
-
-
-def _outputs_of_model(
-    graph: Graph, root: ModuleCall, values: Values, tolerance: Tolerance
-) -> list[Pair]:
-    if len(graph.outputs) == len(root.outputs):
-        chosen = list(zip(graph.outputs, root.outputs, strict=True))
-    else:
-        chosen = pair_up(graph.outputs, root.outputs, values, tolerance)
-    return [
-        Pair(name, tensor, "", 0, root.kind, "output", tensor.place)
-        for name, tensor in chosen
-        if not isinstance(values.get(name), str) and name in values
-    ]
 
 
 def pair_up(

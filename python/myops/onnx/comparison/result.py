@@ -136,8 +136,8 @@ class Report:
     """The result of `myops.onnx.compare`.
 
     Attributes:
-        passed: Whether all outputs agree, also those of the optimised model, and no difference
-            starts at an inner value.
+        passed: Whether all outputs agree, also those of the optimised model, none is without a
+            counterpart, and no difference starts at an inner value.
         values: All values that were compared, in the order of the graph.
         outputs: The outputs of the model as ONNX Runtime optimises it.
         first_mismatch: The place where the difference starts; None if there is none.
@@ -145,6 +145,8 @@ class Report:
         notes: Further remarks.
         versions: The versions of the packages that were used.
         command: The command that makes this report again; "" if no command made it.
+        unpaired: Sentences about outputs of the file or of the PyTorch model that have no
+            counterpart on the other side.
     """
 
     passed: bool
@@ -155,6 +157,7 @@ class Report:
     notes: Sequence[str]
     versions: dict[str, str]
     command: str = ""
+    unpaired: Sequence[str] = ()
 
     @property
     def blame(self) -> FirstMismatch | None:
@@ -171,6 +174,7 @@ class Report:
             "outputs": [value.to_dict() for value in self.outputs],
             "values": [value.to_dict() for value in self.values],
             "unmatched": [dataclasses.asdict(item) for item in self.unmatched],
+            "unpaired": list(self.unpaired),
             "notes": list(self.notes),
             "versions": self.versions,
             "command": self.command,

@@ -56,6 +56,8 @@ def show(report: Report, console: Console | None, all_values: bool) -> None:
         line(console, f"[yellow]{item.status}[/] {escape(item.title)}: {escape(item.detail)}")
     if report.unmatched:
         _show_unmatched(report, console, all_values)
+    for text in report.unpaired:
+        line(console, f"[red]fail[/] {escape(text)}")
     for note in report.notes:
         line(console, f"[yellow]note[/] {escape(note)}")
     if report.first_mismatch is not None:

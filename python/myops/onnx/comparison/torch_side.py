@@ -51,6 +51,7 @@ class Recording:
 
     calls: list[ModuleCall]
     inputs: dict[str, Tensor]  # of the model, by parameter of forward
+    results: list[Tensor]  # what forward returns: tensors and Python numbers
 
     @property
     def stacks(self) -> list[Stack]:
@@ -83,8 +84,19 @@ def record(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     inputs = _named_inputs(model, args, kwargs, recorder)
     with untouched(model), recorder.hooked(model), torch.no_grad():
         recorder.enter("", model, args, kwargs)
-        recorder.leave(model(*args, **kwargs))
-    return Recording(recorder.calls, inputs)
+        returned = model(*args, **kwargs)
+        recorder.leave(returned)
+    return Recording(recorder.calls, inputs, _results(returned, recorder))
+
+
+def _results(returned: Any, recorder: _Recorder) -> list[Tensor]:
+    found = []
+    for place, leaf in leaves(returned):
+        number = isinstance(leaf, (bool, int, float))
+        if number or isinstance(leaf, torch.Tensor):
+            kept = recorder.tensor(torch.tensor(leaf) if number else leaf, place)
+            found.append(dataclasses.replace(kept, number=number))
+    return found
 
 
 def record_operators(

@@ -14,6 +14,7 @@ from myops.onnx.comparison.first_mismatch import SearchContext
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance
 from myops.onnx.comparison.ort_side import LEVELS, Runner, fetch
+from myops.onnx.comparison.outputs import pair_outputs, refuse_none
 from myops.onnx.comparison.pairing import pair_all
 from myops.onnx.comparison.result import Report, Value, versions
 from myops.onnx.comparison.ties import Ties
@@ -58,7 +59,8 @@ def compare(
         The report.
 
     Raises:
-        ValueError: The inputs do not fit the file, or an argument is invalid.
+        ValueError: The inputs do not fit the file, no output can be compared, or an argument is
+            invalid.
         FileNotFoundError: No such file or library.
         RuntimeError: ONNX Runtime does not load the file.
 
@@ -131,7 +133,12 @@ def compared(
     results, stop = fetch(graph, runner, feeds, names, settings.optimization)
     results |= {name: array for name, array in feeds.items() if name not in results}
     say("comparing")
-    pairs, unmatched = pair_all(graph, regions, run, results, tolerance)
+    ends = pair_outputs(graph, run, results, tolerance)
+    notes += ends.notes
+    if stop is None and not ends.pairs:
+        refuse_none(graph, run, results)
+    unpaired = ends.unpaired if stop is None else []  # values after the stop are unknown
+    pairs, unmatched = pair_all(graph, regions, run, results, tolerance, ends.pairs)
     values = sorted(
         (steps.value(graph, pair, results, tolerance) for pair in pairs), key=lambda v: v.depth
     )
@@ -157,17 +164,19 @@ def compared(
     failed = [v for v in (*values, *outputs) if v.status == "fail" and not v.path]
     if mismatch is None and failed:
         mismatch = steps.optimiser(context, proto, outputs, pairs)
-    elif mismatch is not None and not failed and stop is None:
+    elif mismatch is not None and not failed and not unpaired and stop is None:
         notes.append("The outputs of the model agree for these inputs all the same.")
     others = [name for name in starts if mismatch is not None and name != mismatch.value]
     if others:
         notes.append(f"Independent of that, differences also start at: {', '.join(others[:5])}.")
     return Report(
-        passed=not failed and stop is None and (mismatch is None or mismatch.cause == "rounding"),
+        passed=not (failed or unpaired or stop)
+        and (mismatch is None or mismatch.cause == "rounding"),
         values=values,
         outputs=outputs,
         first_mismatch=mismatch,
         unmatched=unmatched,
         notes=notes,
         versions=versions("torch", "onnx", "onnxruntime", "numpy"),
+        unpaired=unpaired,
     )
