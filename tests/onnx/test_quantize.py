@@ -373,6 +373,25 @@ def test_wrong_arguments_are_refused() -> None:
             myops.onnx.quantize(source, data=DATA, **more)  # type: ignore[arg-type]
 
 
+def test_a_model_that_is_quantized_already_is_refused() -> None:
+    inner = helper.make_graph(
+        [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "d")],
+        "then", [], [value("d")],
+    )  # fmt: skip
+    other = helper.make_graph([node("Identity", "x", "e")], "else", [], [value("e")])
+    branches = [helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=other)]
+    constants = [
+        weight("s", np.float32(0.1)), weight("z", np.uint8(3)), weight("c", np.array(True)),
+    ]  # fmt: skip
+    nested = model(branches, [value("x", [1, 3, "h", "w"])], [value("y")], constants)
+    for source, text in (
+        (myops.onnx.quantize(network(), data=DATA).model, r"[0-9]+ QuantizeLinear nodes"),
+        (nested, "1 DequantizeLinear and 1 QuantizeLinear nodes"),
+    ):
+        with pytest.raises(ValueError, match=f"{text}, which is quantized.*expected a float"):
+            myops.onnx.quantize(source, data=DATA)
+
+
 def test_the_report_as_text_json_and_html(capsys: pytest.CaptureFixture[str]) -> None:
     result = myops.onnx.quantize(network(), data=DATA)
     result.print(all_nodes=True)

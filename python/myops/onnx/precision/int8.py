@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -168,7 +169,8 @@ def quantize(
         file is written in any case.
 
     Raises:
-        ValueError: An argument is wrong, the inputs do not fit, or the opset is too old.
+        ValueError: An argument is wrong, the inputs do not fit, the opset is too old, or the model
+            is quantized already.
         FileNotFoundError: No such file or folder.
         RuntimeError: A model does not run.
 
@@ -195,6 +197,7 @@ def quantize(
             f"quantize: got a model of opset {opset}, expected {needed} or later"
             f"{' for per_channel' if per_channel else ''}: export it with a newer opset_version"
         )
+    _refuse_quantized(source)
     had_bodies = any(map(scopes.is_body, source.functions))
     narrow = not _has_vnni() if reduce_range is None else reduce_range
     work = Quantization(
@@ -222,6 +225,24 @@ def quantize(
         result, activations, per_channel, narrow, method, nodes, work.lost, metric, max_loss,
         before, after, work.described, len(work.feeds), runs, tuple(dict.fromkeys(work.notes)),
     )  # fmt: skip
+
+
+def _refuse_quantized(model: onnx.ModelProto) -> None:
+    """Raises ValueError for a model with quantized values: no ranges can be found again."""
+    lists = [model.graph.node, *(f.node for f in model.functions if not scopes.is_body(f))]
+    found = Counter(
+        node.op_type
+        for nodes in lists
+        for node in scopes.all_nodes(nodes)
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear")
+    )
+    if found:
+        shown = " and ".join(f"{count} {name}" for name, count in sorted(found.items()))
+        noun = "node" if sum(found.values()) == 1 else "nodes"
+        raise ValueError(
+            f"quantize: got a model with {shown} {noun}, which is quantized already; expected a "
+            "float model: quantize the file from which this one was made"
+        )
 
 
 def _has_vnni() -> bool:
