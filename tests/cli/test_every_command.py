@@ -43,6 +43,18 @@ deep = (Deep(), (torch.rand(1, 2),))
 hostile = {HOSTILE: example}
 """
 
+NOISY = """
+import torch
+
+class Noisy(torch.nn.Module):
+    def forward(self, x):
+        print("a line of the model")
+        return x.relu()
+
+print("a line of the file")
+example = (Noisy(), (torch.rand(1, 2),))
+"""
+
 # How each command is given a model and a file to write; None: it reads no model.
 WORDS: dict[str, Callable[[Any, Any], list[Any]] | None] = {
     "bench": lambda model, out: [model, "--repeat", "2"],
@@ -340,7 +352,7 @@ def test_models_are_read_from_and_written_to_pipes(command: str, tmp_path: Path)
     assert "both are for stdout" in errors
     status, out, errors = called(command, *words("-", "-"))
     assert (status, out) == (2, b"")
-    assert "got an empty file" in errors
+    assert "stdin: got an empty file" in errors
     status, out, errors = called(command, *words("-", "-"), stdin=None)
     assert (status, out) == (2, b"")
     assert "expected a model piped into stdin, which is closed" in errors
@@ -348,6 +360,42 @@ def test_models_are_read_from_and_written_to_pipes(command: str, tmp_path: Path)
         status, out, errors = called(command, *words("good.onnx", place))
         assert (status, out) == (2, b"")
         assert f"OUT: {place}: " in errors
+
+
+def test_an_exported_model_is_written_to_stdout(tmp_path: Path) -> None:
+    (tmp_path / "noisy.py").write_text(NOISY)
+    words = ["--exporter", "torchscript"]
+    status, out, errors = called("export", "noisy.py:example", "-", *words)
+    assert status == 0, errors
+    onnx.checker.check_model(onnx.load_from_string(out))
+    assert "stdout: " in errors
+    assert "opset 20, 1 node\n" in errors
+    assert "a line of the file" in errors
+    assert not (tmp_path / "-").exists()
+    for option, text in (
+        ("--json", "both are for stdout"), ("--external-data", "got OUTPUT - as well"),
+    ):  # fmt: skip
+        status, out, errors = called("export", "noisy.py:example", "-", *words, option)
+        assert status == 2
+        assert text in errors
+
+
+def test_a_bundle_is_not_written_to_stdout(tmp_path: Path) -> None:
+    status, out, errors = called("bundle", "good.onnx", "-o", "-")
+    assert (status, out) == (2, b"")
+    assert "--output: got -, expected a folder" in errors
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("command", ["inspect", "doctor", "bench", "diff"])
+def test_stdin_without_a_model_is_named(command: str) -> None:
+    words = WORDS[command]
+    assert words is not None
+    status, out, errors = called(command, *words("-", "out"), stdin=b"no model")
+    assert (status > 0, "stdin: got 8 bytes that are no ONNX model" in f"{out!r}{errors}") == (
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize(

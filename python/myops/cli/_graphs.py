@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Collection, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,7 +47,9 @@ def source(model: Path) -> Path | bytes:
         raise ValueError("MODEL: got -, expected a model piped into stdin, which is closed")
     if sys.stdin.isatty():
         raise ValueError("MODEL: got -, expected a model piped into stdin")
-    return sys.stdin.buffer.read()
+    from myops.onnx.graph.files import Stdin
+
+    return Stdin(sys.stdin.buffer.read())
 
 
 def sources(first: Path, second: Path) -> tuple[Path | bytes, Path | bytes]:
@@ -56,26 +59,33 @@ def sources(first: Path, second: Path) -> tuple[Path | bytes, Path | bytes]:
     return source(first), source(second)
 
 
-class Writing:
-    """A command that reads a model and writes another: where from, where to, and what it says.
+class Destination:
+    """Where a command writes a model, and where it says what it did.
 
-    The model goes to stdout for OUT "-"; what the command says goes to stderr then.
+    The model goes to stdout for "-"; what the command says goes to stderr then.
+
+    Args:
+        output: What the user typed.
+        what: What messages call it.
+        read: A file that must not be overwritten.
+        json: Whether the command prints JSON.
 
     Raises:
-        ValueError: OUT is MODEL, or stdout is to hold the model and JSON.
-        FileNotFoundError: The folder of OUT does not exist.
+        ValueError: It is the file that is read, or stdout is to hold the model and JSON.
+        FileNotFoundError: Its folder does not exist.
     """
 
-    def __init__(self, model: Path, output: Path, json: bool) -> None:
+    def __init__(self, output: Path, what: str, read: Path, json: bool) -> None:
         to_stdout = output == STREAM
         if to_stdout and json:
-            raise ValueError("--json: got OUT - as well, expected one of them: both are for stdout")
+            raise ValueError(
+                f"--json: got {what} - as well, expected one of them: both are for stdout"
+            )
         if to_stdout and sys.stdout is None:
-            raise ValueError("OUT: got -, expected a file: stdout is closed")
+            raise ValueError(f"{what}: got -, expected a file: stdout is closed")
         if not to_stdout:
-            refuse_same(output, model, "OUT")
-            refuse_unwritable(output, "OUT")
-        self.source = source(model)
+            refuse_same(output, read, what)
+            refuse_unwritable(output, what)
         self.file: Any = sys.stdout.buffer if to_stdout else output
         self.name = "stdout" if to_stdout else str(output)
         # Messages go to stderr if the model goes to stdout.
@@ -84,6 +94,19 @@ class Writing:
     def say(self, text: str) -> None:
         """A line about the result."""
         _terminal.say(self.console, text)
+
+    def undisturbed(self) -> contextlib.AbstractContextManager[Any]:
+        """In this context, what code of others prints goes to stderr if the model goes to
+        stdout."""
+        return contextlib.redirect_stdout(sys.stderr) if self.name == "stdout" else nullcontext()
+
+
+class Writing(Destination):
+    """A command that reads a model and writes another: where from, where to, and what it says."""
+
+    def __init__(self, model: Path, output: Path, json: bool) -> None:
+        super().__init__(output, "OUT", model, json)
+        self.source = source(model)
 
 
 def refuse_no_module(module: str | None, model: Any) -> None:

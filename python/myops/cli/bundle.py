@@ -63,6 +63,8 @@ def bundle(
     """
     from myops.ort import bundle as make
 
+    if output == _graphs.STREAM:
+        raise ValueError("--output: got -, expected a folder: a bundle has several files")
     source = _graphs.source(model)
     title = Path("model") if isinstance(source, bytes) else source
     folder = output or title.with_name(f"{title.stem}_bundle")

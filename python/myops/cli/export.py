@@ -22,7 +22,7 @@ OPTIONS = {
 
 def export(
     target: Annotated[str, typer.Argument(help=_targets.HELP)],
-    output: Annotated[Path, typer.Argument(help="The file to write.")],
+    output: Annotated[Path, typer.Argument(help="The file to write; - writes it to stdout.")],
     exporter: Annotated[
         str,
         typer.Option(
@@ -86,17 +86,26 @@ def export(
     \b
     myops export model.py:small small.onnx --dynamic x:0,2,3
     """
-    _graphs.refuse_same(output, Path(target.rpartition(":")[0]), "OUTPUT")
-    model, args, kwargs = _targets.load(target)
+    writing = _graphs.Destination(output, "OUTPUT", Path(target.rpartition(":")[0]), json)
+    if external_data and output == _graphs.STREAM:
+        raise ValueError(
+            "--external-data: got OUTPUT - as well, expected a file, beside which the weights are"
+        )
+    with writing.undisturbed():
+        model, args, kwargs = _targets.load(target)
     import myops.onnx
 
-    with _console.progress("export"), warnings.catch_warnings(record=True) as caught:
+    with (
+        writing.undisturbed(),
+        _console.progress("export"),
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         try:
             proto = myops.onnx.export(
                 model,
                 args,
-                output,
+                writing.file,
                 kwargs=kwargs,
                 exporter=exporter,
                 opset_version=opset,
@@ -117,7 +126,12 @@ def export(
                 _console.message("error", text, "bold red")
             raise typer.Exit(1) from None
     notes = [str(w.message) for w in caught if issubclass(w.category, _told(myops.onnx))]
-    _report(proto, output, notes, json)
+    if json:
+        _console.print_json({"output": str(output), **_described(proto), "notes": notes})
+        return
+    for note in notes:
+        _console.message("note", _failures.in_options(note, OPTIONS), "yellow")
+    _report(proto, writing)
 
 
 def _told(onnx: Any) -> tuple[type[Warning], ...]:
@@ -137,27 +151,28 @@ def _axes(text: str) -> tuple[str, Any]:
     return name, axes
 
 
-def _report(proto: Any, output: Path, notes: list[str], json: bool) -> None:
+def _described(proto: Any) -> dict[str, Any]:
     from myops.onnx.graph import scopes
 
     types = Counter(f"{n.domain}::{n.op_type}" if n.domain else n.op_type for n in proto.graph.node)
-    opset = scopes.onnx_opset(proto)
-    inputs = {item.name: _shape(item) for item in proto.graph.input}
-    outputs = {item.name: _shape(item) for item in proto.graph.output}
-    if json:
-        _console.print_json(
-            {"output": str(output), "opset": opset, "inputs": inputs, "outputs": outputs,
-             "nodes": types, "notes": notes}
-        )  # fmt: skip
-        return
-    for note in notes:
-        _console.message("note", _failures.in_options(note, OPTIONS), "yellow")
-    sides = (", ".join(f"{name} {shape}" for name, shape in side.items())
-             for side in (inputs, outputs))  # fmt: skip
-    _console.say(f"{output}: {' -> '.join(sides)}")
+    return {
+        "opset": scopes.onnx_opset(proto),
+        "inputs": {item.name: _shape(item) for item in proto.graph.input},
+        "outputs": {item.name: _shape(item) for item in proto.graph.output},
+        "nodes": types,
+    }
+
+
+def _report(proto: Any, writing: _graphs.Destination) -> None:
+    found = _described(proto)
+    sides = (", ".join(f"{name} {shape}" for name, shape in found[side].items())
+             for side in ("inputs", "outputs"))  # fmt: skip
+    writing.say(f"{writing.name}: {' -> '.join(sides)}")
+    types = found["nodes"]
     custom = [f"{count} {name}" for name, count in types.items() if "::" in name]
-    text = f"opset {opset}, {sum(types.values())} nodes" + "".join(f", {item}" for item in custom)
-    _console.say(text)
+    total = sum(types.values())
+    text = f"opset {found['opset']}, {total} {'node' if total == 1 else 'nodes'}"
+    writing.say(text + "".join(f", {item}" for item in custom))
 
 
 def _shape(item: Any) -> list[Any]:

@@ -24,6 +24,11 @@ _FIELDS = {
     for field in onnx.ModelProto.DESCRIPTOR.fields
 }
 
+
+class Stdin(bytes):
+    """The bytes of a model that a command read from stdin: messages name it."""
+
+
 # The first bytes of files that users give by mistake instead of a model.
 _OTHERS = {
     b"PK\x03\x04": "a zip archive (torch.save, TorchScript and torch.export write such). Export "
@@ -58,7 +63,7 @@ def _load(model: Model, weights: bool) -> onnx.ModelProto:
     if isinstance(model, onnx.ModelProto):
         return model
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return _parse(bytes(model), "bytes")
+        return _parse(bytes(model), "stdin" if isinstance(model, Stdin) else "bytes")
     path = Path(os.fspath(model))
     if path.is_dir():
         raise IsADirectoryError(f"{path}: got a folder, expected a file")
