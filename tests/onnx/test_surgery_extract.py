@@ -264,3 +264,32 @@ def test_modules_listed_by_inspect_can_be_extracted(exporter: str) -> None:
         assert [i.name for i in part.graph.output] == item.outputs
     with pytest.raises(ValueError, match=r"Did you mean 'stem\.0'"):
         extract(model, module="stem_0")
+    with pytest.raises(ValueError, match="got 2, expected 0 to 1: module 'twice' is called 2 time"):
+        extract(model, module="twice", call=2)
+    with pytest.raises(ValueError, match="got 1, expected 0: module 'stem' is called once"):
+        extract(model, module="stem", call=1)
+
+
+def test_calls_of_a_module_are_numbered_alike_everywhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What `compare` and `inspect` call a call is the number that `extract` takes."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.twice = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.twice(torch.sin(self.twice(x)))
+
+    net, args = Net(), (torch.rand(2, 4),)
+    model = myops.onnx.export(net, args, exporter="torchscript")
+    inspect(model).print(modules=True)
+    listed = capsys.readouterr().out
+    assert "twice (call 0)" in listed
+    assert "twice (call 1)" in listed
+    report = myops.onnx.compare(net, args, model)
+    titles = [value.title for value in report.values if value.path == "twice"]
+    assert "twice (call 1)" in titles
+    assert not any("(call 2)" in title for title in titles)

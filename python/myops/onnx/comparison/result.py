@@ -25,7 +25,8 @@ class Value:
     """A value of the graph and the tensor of PyTorch with which it was compared.
 
     Attributes:
-        path, call, kind: The module's name in named_modules(), the number of the call, its class.
+        path, call, kind: The module's name in named_modules(), the number of the call (the first
+            is 0), its class.
         role, place: "output" or "input" of the module, and which one.
         fused: Path of a module that the exporter put into the same node; the value is its output.
         name, node, depth: The value in the graph, the node that makes it, and the node's place.
@@ -63,7 +64,7 @@ class Value:
     def title(self) -> str:
         """ "layer1.0.conv", with call, place and "input" where they matter."""
         title = self.path or "the model"
-        title += f" (call {self.call + 1})" if self.call else ""
+        title += f" (call {self.call})" if self.call else ""
         title += f" {self.role}" if self.role == "input" or not self.path else ""
         title += f" {self.place}" if self.place else ""
         return title + (f" with {self.fused}" if self.fused else "")
@@ -117,7 +118,7 @@ class FirstMismatch:
     @property
     def title(self) -> str:
         what = f"{self.path!r}" if self.path else "the forward of the model itself"
-        call = f", call {self.call + 1}" if self.call else ""
+        call = f", call {self.call}" if self.call else ""
         fused = f", in one node with {self.fused!r}" if self.fused else ""
         return f"{what} ({self.kind}{call}){fused}"
 

@@ -23,8 +23,9 @@ def show_summary(summary: Summary, console: Console, nodes: bool, modules: bool)
         say(console, f"{node.name or '(no name)'}  {call(node)}{where}")
         for name, value in node.attributes.items():
             say(console, f"    {name} = {value}")
+    several = {item.path for item in summary.modules if item.call}
     for item in summary.modules if modules else []:
-        times = f" (call {item.call})" if item.call else ""
+        times = f" (call {item.call})" if item.path in several else ""
         inputs, outputs = ", ".join(item.inputs), ", ".join(item.outputs)
         say(console, f"module     {item.path}{times}  {item.nodes} nodes  ({inputs}) -> {outputs}")
     if modules and not summary.modules:

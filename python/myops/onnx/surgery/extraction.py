@@ -129,7 +129,9 @@ def find_region(proto: onnx.ModelProto, path: str, call: int | None):  # type: i
         )
     number = call or 0
     if not 0 <= number < len(found):
-        raise GraphError(f"call: got {number}, but module {path!r} is called {len(found)} times")
+        known = "0" if len(found) == 1 else f"0 to {len(found) - 1}"
+        times = "once" if len(found) == 1 else f"{len(found)} times"
+        raise GraphError(f"call: got {number}, expected {known}: module {path!r} is called {times}")
     return found[number]
 
 
