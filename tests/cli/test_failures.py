@@ -39,6 +39,13 @@ def helper(values):
 shape = Shape(), (torch.rand(3),)
 key = Key(), (torch.rand(3),)
 number = 3
+
+def needs(a, b=1, *rest, c, **more):
+    return shape
+
+def with_defaults(a=1, *rest, **more):
+    return {}["default"]
+
 print("a model prints")
 """,
 }
@@ -54,6 +61,8 @@ CASES = {
     "net.py:key": ("'b'", 'net.py:16, in helper: return values["b"]'),
     "net.py:numbr": ("Did you mean 'number'", ""),
     "net.py:number": ("got int" , ""),
+    "net.py:needs": ("net.py:needs: the function has the parameters 'a', 'c'; expected", ""),
+    "net.py:with_defaults": ("KeyError: 'default'", 'return {}["default"]'),
     "gone.py:x": ("no such file: gone.py", ""),
     "no_such_package.part:x": ("there is no module 'no_such_package'", ""),
     "net.py": ("file.py:name", ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -59,9 +60,30 @@ def attribute(target: str) -> Any:
 
 
 def called(target: str, function: Any) -> Any:
-    """The result of the function that a target names."""
+    """The result of the function that a target names.
+
+    Raises:
+        ValueError: The function needs arguments.
+    """
+    needed = _needed(function)
+    if needed:
+        noun = "parameter" if len(needed) == 1 else "parameters"
+        raise ValueError(
+            f"{target}: the function has the {noun} {', '.join(map(repr, needed))}; expected a "
+            "function without parameters, or with defaults for all"
+        )
     with _not_ending(target):
         return function()
+
+
+def _needed(function: Any) -> list[str]:
+    """The parameters without which a function cannot be called."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # functions written in C++ may have no signature
+        return []
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in several]
 
 
 @contextlib.contextmanager
