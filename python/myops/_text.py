@@ -63,11 +63,16 @@ _RUNTIME = re.compile(
     r"(/\S+:\d+ .{0,300}?\) )?"
 )
 
+_CODE = re.compile(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")  # behind words of ours
+
 
 def reason(error: object, limit: int = 300) -> str:
     """The first line of an error without ONNX Runtime's preamble, ending in a full stop."""
-    text = _RUNTIME.sub("", str(error).strip()).strip() or type(error).__name__
-    line = shorten(" ".join(text.splitlines()[0].split()), limit)
+    text = _CODE.sub("", _RUNTIME.sub("", str(error).strip())).strip() or type(error).__name__
+    first, *more = text.splitlines()
+    if first.endswith("for the following indices"):  # which and why is in the next lines
+        first = " ".join([f"{first}:", *(line for line in more if line.strip()[:6] == "index:")])
+    line = shorten(" ".join(first.split()), limit)
     return line if line.endswith((".", "...")) else f"{line}."
 
 

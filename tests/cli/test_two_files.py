@@ -108,6 +108,8 @@ def test_compare_from_stdin() -> None:
     (["bench", "good.onnx", "--repeat", "0"], "--repeat"),
     (["bench", "good.onnx", "--seconds", "nan"], "seconds"),
     (["bench", "good.onnx", "--shape", "x:3x4"], "--shape NAME:1x3x320x320"),
+    (["explain", "good.onnx", "--shape", "x:3x4"], "--dim NAME=16, --input NAME=FILE.npy"),
+    (["compare", "good.onnx", "good.onnx", "--shape", "x:3x4"], "index: 0 Got: 3 Expected: 1"),
 ])  # fmt: skip
 def test_wrong_arguments_are_refused(words: list[str], text: str) -> None:
     status, out, errors = call(*words)

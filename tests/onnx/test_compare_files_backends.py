@@ -184,6 +184,39 @@ def test_bfloat16_and_float16_values_are_compared(kind):
         assert report.first_mismatch.value == "a"
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 8), (2, 3), (2, 3, 4, 5)])
+def test_arrays_of_another_shape_are_refused(shape):
+    model = model_of([helper.make_node("Sin", ["x"], ["y"])], [info("x", FLOAT, ["n", 3, None])],
+                     [info("y", FLOAT, ["n", 3, None])])  # fmt: skip
+    stated = [tensor.dim_param or tensor.dim_value
+              for tensor in model.graph.input[0].type.tensor_type.shape.dim]  # fmt: skip
+    assert stated[:2] == ["n", 3]
+    inputs = {"x": np.ones(shape, np.float32)}
+    text = rf"inputs: x: got an array of shape \[{', '.join(map(str, shape))}\], expected \[n, 3, "
+    for call in (
+        lambda: compare_files(model, model, inputs=inputs),
+        lambda: myops.ort.bench(model, inputs=inputs),
+        lambda: myops.ort.explain(model, inputs=inputs),
+        lambda: myops.onnx.to_half(model, inputs=inputs),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
+def test_a_shape_that_onnxruntime_refuses_is_explained():
+    model = model_of([helper.make_node("Sin", ["x"], ["y"])], [info("x", FLOAT, ["n", 3])],
+                     [info("y", FLOAT, ["n", 3])])  # fmt: skip
+    for call in (
+        lambda: compare_files(model, model, shapes={"x": [2, 4]}),
+        lambda: myops.ort.explain(model, shapes={"x": [2, 4]}),
+    ):
+        with pytest.raises(RuntimeError, match="does not run") as caught:
+            call()
+        assert "index: 1 Got: 4 Expected: 3" in str(caught.value)
+        assert "INVALID_ARGUMENT" not in str(caught.value)
+        assert str(caught.value).endswith('inputs={"NAME": "FILE.npy"}')
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
 def test_arrays_of_another_type_are_refused(dtype):
     """As ONNX Runtime refuses them: a conversion would hide what the caller will meet there."""

@@ -6,10 +6,11 @@ the whole traceback.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from myops._text import without_colours
@@ -67,12 +68,31 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
                 return option
             return " ".join(f"{option} {item}" for item in items) or option
 
+        if option in ("--shape", "--dim", "--input"):
+            text = re.sub(rf"(?<![\w.]){name}=(\{{[^{{}}]*\}})", _pairs(option), text)
         value = r"(\[[^\]]*\]|\([^)]*\)|\"[^\"]*\"|'[^']*'|[\w.]+)"
         text = re.sub(rf"(?<![\w.]){name}={value}", typed, text)
         # "pass range=, such as 0..1"
         text = re.sub(rf"(?<![\w.]){name}=(?=[,;.]?(?:\s|$))", option, text)
         text = re.sub(rf"(?<![\w.-]){name}(?=[:,] )", option, text)
     return text
+
+
+def _pairs(option: str) -> Callable[[re.Match[str]], str]:
+    """Replaces {"x": [1, 3]} by --shape x:1x3, and {"n": 4} by --dim n=4."""
+
+    def typed(match: re.Match[str]) -> str:
+        try:
+            items = ast.literal_eval(match[1]).items()
+        except (ValueError, SyntaxError):
+            return match[0]
+        return " ".join(
+            f"{option} {name}:{'x'.join(map(str, value))}" if isinstance(value, (list, tuple))
+            else f"{option} {name}={value}"
+            for name, value in items
+        )  # fmt: skip
+
+    return typed
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -10,12 +10,13 @@ import numpy as np
 import onnx
 
 from myops._text import reason
+from myops.onnx.schema import dims_of
 from myops.ort._doctor import feeds
 
 Feed = Mapping[str, np.ndarray]
-ADVICE = (
-    "Say what the inputs are like: --shape NAME:1x3x320x320, --dim NAME=LENGTH, --input "
-    "NAME=FILE.npy; in Python shapes=, dims= and inputs= do that"
+ADVICE = (  # commands show arguments as their options
+    'Say what the inputs are like: shapes={"NAME": [1, 3, 320, 320]}, dims={"NAME": 16}, '
+    'inputs={"NAME": "FILE.npy"}'
 )
 
 
@@ -64,7 +65,10 @@ def that_run(
     except feeds.CannotMakeError as error:
         raise ValueError(f"{error}. {ADVICE}") from None
     _refuse_other_types(model, asked[0], made.feeds[0])
+    _refuse_other_shapes(model, asked[0], made.feeds[0])
     tried = [feed for found in made.feeds for feed in (_normal(model, asked[0], found), found)]
+    if made.feeds[0].keys() <= asked[0].keys():
+        tried = tried[:1]  # nothing is invented, so all are equal
     first: Exception | None = None
     for run in runs:
         for feed in tried:
@@ -76,6 +80,8 @@ def that_run(
                 return Chosen(feed, made.invented)
     shown = "; ".join(f"{name}: {note}" for name, note in made.invented.items())
     hint = f" Invented were {shown}." if shown else ""
+    if len(tried) == 1:
+        raise RuntimeError(f"the model does not run with these inputs: {reason(first)}{hint}")
     raise RuntimeError(
         f"the model does not run; {len(tried)} inputs were tried. With the first: {reason(first)}"
         f"{hint} {ADVICE}"
@@ -101,6 +107,26 @@ def _refuse_other_types(model: onnx.ModelProto, given: Mapping[str, Any], feed: 
             raise ValueError(
                 f"inputs: {item.name}: got an array of {array.dtype}, expected {stated}; convert "
                 f"it: array.astype(np.{stated})"
+            )
+
+
+def _refuse_other_shapes(model: onnx.ModelProto, given: Mapping[str, Any], feed: Feed) -> None:
+    """Names the axis, which ONNX Runtime does in several lines.
+
+    Raises:
+        ValueError: An array has another rank, or another length where the model states one.
+    """
+    for item in model.graph.input:
+        tensor = item.type.tensor_type
+        if item.name not in given or not tensor.HasField("shape"):
+            continue
+        stated, shape = dims_of(tensor) or [], feed[item.name].shape
+        fixed = [(dim, length) for dim, length in zip(stated, shape, strict=False)
+                 if isinstance(dim, int)]  # fmt: skip
+        if len(stated) != len(shape) or any(dim != length for dim, length in fixed):
+            lengths = ", ".join("?" if dim is None else str(dim) for dim in stated)
+            raise ValueError(
+                f"inputs: {item.name}: got an array of shape {list(shape)}, expected [{lengths}]"
             )
 
 
