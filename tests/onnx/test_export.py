@@ -71,6 +71,9 @@ def test_an_opset_that_torch_does_not_write_is_refused(enlarge: Enlarge, inputs:
     text = r"got 11, but torch's exporter only gives opset 18 .* Use opset_version=18, or exporter"
     with pytest.raises(LoweringError, match=text):
         export(enlarge, inputs, dynamic_axes=AXES, opset_version=11)
+    with pytest.raises(LoweringError, match=r"opset 18 for this model: onnx conv") as caught:
+        export(enlarge, inputs, dynamic_axes=AXES, opset_version=5)
+    assert str(caught.value).endswith("Use opset_version=18.")  # torchscript would refuse 5 too
     with pytest.raises(ValueError, match="opset_version: got 6, expected 7 or more"):
         export(enlarge, inputs, opset_version=6, exporter="torchscript")
 

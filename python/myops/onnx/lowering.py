@@ -21,7 +21,7 @@ from myops._description import Dim, OpInfo, OutputInfo
 from myops._names import choose
 from myops.onnx import module_paths, rule_mistakes
 from myops.onnx.arrays import Array
-from myops.onnx.graph import files, inner_graphs, scopes, storage, structure
+from myops.onnx.graph import files, inner_graphs, other_opsets, scopes, storage, structure
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto, node_attributes
 
 __all__ = ["Builder", "LoweringError", "lower"]
@@ -393,8 +393,7 @@ def convert(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     except RuntimeError as error:
         raise LoweringError(
             f"the model cannot be converted from ai.onnx opset {scopes.onnx_opset(model)} to "
-            f"{opset}: {error}. Where PyTorch's exporters write that opset, export the model with "
-            f"opset_version={opset}; else keep its own."
+            f"{opset}: {other_opsets.why(error)}. {other_opsets.advice(opset)}"
         ) from error
     module_paths.restore(model, converted)
     return converted

@@ -25,11 +25,11 @@ from myops.onnx.exporting.computed_once import computed_once
 from myops.onnx.exporting.inputs import NUMBERS, Inputs
 from myops.onnx.exporting.recorded import Recorded, recording_torch_export, recording_trace
 from myops.onnx.exporting.torch_arguments import ExporterSettings
-from myops.onnx.graph import scopes
+from myops.onnx.graph import other_opsets, scopes
+from myops.onnx.graph.other_opsets import TORCHSCRIPT_OPSETS
 from myops.onnx.lowering import LoweringError, convert
 from myops.onnx.symbolics import lengths_as_numbers, register, registry, torchvision, translation
 
-TORCHSCRIPT_OPSETS = (7, 20)
 _OWN_MESSAGES = (  # messages of torch's exporters about their own code
     "You are using the legacy TorchScript-based",
     "The feature will be removed. Please remove usage of this function",
@@ -85,10 +85,12 @@ def dynamo(
     except LoweringError as error:
         if not strict:
             return proto, exported
-        advice = ', or exporter="torchscript"' if opset <= TORCHSCRIPT_OPSETS[1] else ""
+        first, last = TORCHSCRIPT_OPSETS
+        advice = ', or exporter="torchscript"' if first <= opset <= last else ""
+        reason = other_opsets.why(error.__cause__ or error)
         raise LoweringError(
             f"export: opset_version: got {opset}, but torch's exporter only gives opset {got} for "
-            f"this model. {error.__cause__}. Use opset_version={got}{advice}."
+            f"this model: {reason}. Use opset_version={got}{advice}."
         ) from error
 
 
