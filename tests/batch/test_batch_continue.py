@@ -96,6 +96,14 @@ def test_a_changed_model_source_or_option_is_refused(words: dict[str, Any], tmp_
         myops.batch.run(**{**words, "constants": {"factor": 3}})
     with pytest.raises(ValueError, match="format was 'npz-parts', is 'parquet'"):
         myops.batch.run(**words, format="parquet")
+    for changed, told in (
+        ({"constants": {"factor": 3}}, "these: constants was factor=2.0, is factor=3.0. Expected"),
+        ({"whole": ["y"]}, "these: whole was not given, is y. Expected"),
+        ({"range": (0, 1)}, "these: range was not given, is 0.0, 1.0. Expected"),
+    ):
+        with pytest.raises(ValueError, match="another run") as caught:
+            myops.batch.run(**{**words, **changed})
+        assert told in str(caught.value)
     x = np.load(words["source"])
     x[5] = 7
     np.save(words["source"], x)
@@ -121,7 +129,7 @@ def test_changed_external_weights_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 33), np.float32))
     myops.batch.run(path, tmp_path / "x.npy", tmp_path / "out")
     (tmp_path / "wéights.bin").write_bytes(bytes(33 * 17 * 4))
-    with pytest.raises(ValueError, match=r"wéights\.bin was"):
+    with pytest.raises(ValueError, match=r"these: weights: wéights\.bin has changed"):
         myops.batch.run(path, tmp_path / "x.npy", tmp_path / "out")
 
 

@@ -57,6 +57,33 @@ def test_statuses_and_output_of_a_run() -> None:
     assert not Path("nothing").exists()
 
 
+def test_what_differs_from_an_earlier_run_is_said_in_options() -> None:
+    Path("arrays").mkdir()
+    for number in range(2):
+        np.save(f"arrays/{number}.npy", np.ones((2, 3), np.float32))
+    words = ["run", "times.onnx", "--input", "arrays", "--output", "out", "--set", "factor=2"]
+    assert called(*words)[0] == 0
+    status, out, errors = called(*words, "--rows", "file")
+    assert (status, out) == (2, b"")
+    text = " ".join(errors.split())
+    assert "these: --rows was 'axis0', is 'file'. Expected another --output" in text
+
+
+def test_a_npy_with_failed_rows_names_the_option() -> None:
+    words = ["run", "negative.onnx", "--input", "photos", "--range", "0..1", "--output", "o.npy"]
+    status, out, errors = called(*words)
+    assert (status, out) == (2, b"")
+    text = " ".join(errors.split())
+    assert "as 1 row failed" in text
+    assert "run it again with --retry-failed, or choose" in text
+
+
+def test_a_pattern_without_matches_is_named() -> None:
+    words = ["run", "times.onnx", "--input", "none/*.npy", "--output", "out", "--set", "factor=2"]
+    status, out, errors = called(*words)
+    assert (status, out.decode()) == (3, "no rows in 'none/*.npy': nothing was done\n"), errors
+
+
 @pytest.mark.parametrize(("words", "message"), [
     (["--set", "factor"], "--set: got 'factor', expected NAME=VALUE"),
     (["--set", "factor=two"], "--set: factor: got 'two'"),

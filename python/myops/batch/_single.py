@@ -75,10 +75,11 @@ def join(target: Target, outputs: Sequence[str], failed: int) -> int:
     if not parts:
         return 0
     if target.single == "npy" and failed:
+        rows, them = ("1 row", "it") if failed == 1 else (f"{failed} rows", "them")
         raise ValueError(
-            f"output: {target.output} is not written, as {failed} rows failed ({target.failed}) "
-            "and a .npy has no place for the numbers of the others; run them again "
-            "(retry_failed), or choose an output that ends in .npz or .parquet"
+            f"output: {target.output} is not written, as {rows} failed ({target.failed}) "
+            f"and a .npy has no place for the numbers of the others; run {them} again with "
+            "retry_failed=True, or choose an output that ends in .npz or .parquet"
         )
     with _store.writing_large(target.output, target.folder) as stream:
         if target.single == "parquet":

@@ -20,11 +20,11 @@ import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from myops.batch import _store
+from myops.batch import _changes, _store
 from myops.batch._single import Target
 
 FOLDER = ".myops-run"
@@ -154,12 +154,8 @@ class State:
             before = json.loads(_store.read(path))
         except ValueError as error:
             raise ValueError(f"{path}: got no JSON ({error}); use another output") from error
-        changed = [
-            name for name in {**before, **identity} if before.get(name) != identity.get(name)
-        ]
-        if changed:
-            told = "; ".join(_change(name, before.get(name), identity.get(name))
-                             for name in changed)  # fmt: skip
+        if before != identity:
+            told = _changes.described(before, identity)
             raise ValueError(
                 f"output: {self.output} is that of another run, whose results are not mixed with "
                 f"these: {told}. Expected another output, or the same run"
@@ -301,12 +297,3 @@ def _ends_torn(path: str) -> bool:
             return stream.read(1) != b"\n"
     except OSError:
         return False
-
-
-def _change(name: str, before: Any, now: Any) -> str:
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        inner: Sequence[str] = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-        return ", ".join(f"{key} was {before.get(key)!r}, is {now.get(key)!r}" for key in inner)
-    if isinstance(before, str) and len(before) == 64:
-        return f"{name} has changed (SHA-256 {before[:12]}..., now {str(now)[:12]}...)"
-    return f"{name} was {before!r}, is {now!r}"

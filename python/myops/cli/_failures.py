@@ -74,7 +74,7 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
         text = re.sub(rf"(?<![\w.]){name}={value}", typed, text)
         # "pass range=, such as 0..1"
         text = re.sub(rf"(?<![\w.]){name}=(?=[,;.]?(?:\s|$))", option, text)
-        text = re.sub(rf"(?<![\w.-]){name}(?=[:,] )", option, text)
+        text = re.sub(rf"(?<![\w.-]){name}(?=[:,] | was )", option, text)
     return text
 
 

@@ -166,20 +166,21 @@ def run(
                 libraries=library or (), progress=told, **words,
             )  # fmt: skip
     except KeyboardInterrupt:
-        text = f"{stopped['rows']} rows are settled; the same command goes on from there"
+        verb = "is" if stopped["rows"] == 1 else "are"
+        text = f"{_rows(stopped['rows'])} {verb} settled; the same command goes on from there"
         _console.message("stopped", text, "bold yellow")
         raise
     if json:
         _console.print_json(result.to_dict())
     else:
-        _say(result)
+        _say(result, input)
     if result.status:
         raise typer.Exit(result.status)
 
 
-def _say(result: Any) -> None:
+def _say(result: Any, given: list[str]) -> None:
     if not result.rows:
-        _console.say("no rows: nothing was done")
+        _console.say(f"no rows in {', '.join(map(repr, given))}: nothing was done")
         return
     new = result.done + result.failed - result.before
     earlier = f"; earlier runs settled {_rows(result.before)}" if result.before else ""
