@@ -17,15 +17,29 @@ def near_misses(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(map(repr, chosen))}?" if chosen else ""
 
 
-def choose(name: str, known: Iterable[str], where: str) -> str:
+def choose(name: str, known: Iterable[str], where: str, noun: str = "") -> str:
     """The name itself when it is known.
 
+    Args:
+        name: What was given.
+        known: The names that there are.
+        where: The beginning of the error, such as "the model has" or "mode: there is".
+        noun: What the names are, such as "input".
+
     Raises:
-        ValueError: "{where} no 'name'", with near misses or all names.
+        ValueError: "{where} no {noun} 'name'", with near misses or all names.
     """
     names = list(known)
     if name in names:
         return name
     listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    hint = near_misses(name, names) or (f" It has {listed}." if names else "")
+    near = near_misses(name, names)
+    if noun:
+        verb = "is" if len(names) == 1 else "are"
+        whose = "its" if where.endswith(" has") else "the"
+        plural = noun if len(names) == 1 else noun.replace(" or ", "s or ") + "s"
+        all_names = f"; {whose} {plural} {verb} {listed or 'none'}."
+        raise ValueError(f"{where} no {noun} {name!r}{f'.{near}' if near else all_names}")
+    verb = {"have": "They have", "is": "There is"}.get(where.rpartition(" ")[2], "It has")
+    hint = near or (f" {verb} {listed}." if names else "")
     raise ValueError(f"{where} no {name!r}.{hint}")

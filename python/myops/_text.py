@@ -87,6 +87,11 @@ def shorten(text: str, limit: int) -> str:
     return cut.rstrip() + "..."
 
 
+def number_of(count: int, noun: str) -> str:
+    """ "1 node", "2 nodes"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def byte_size(count: float) -> str:
     """ "3 bytes", "1.2 MiB"."""
     if count < 1024:

@@ -51,7 +51,7 @@ def ours() -> onnx.ModelProto:
 def test_compare_two_files() -> None:
     status, out, errors = call("compare", "good.onnx", "good.onnx")
     assert status == 0, errors
-    assert "PASS 1 values compared" in out
+    assert "PASS 1 value compared" in out
     status, out, errors = call("compare", "good.onnx", "wrong.onnx", "--html", "page.html")
     assert status == 1, errors
     assert "First difference in 'y'" in out
@@ -98,7 +98,8 @@ def test_compare_from_stdin() -> None:
     (["compare", "good.onnx", "gone.onnx"], "no such file: gone.onnx"),
     (["compare", "goood.onnx", "good.onnx"], "Did you mean 'good.onnx'"),
     (["compare", "good.onnx", "ours.onnx"], "Expected files with the same inputs"),
-    (["compare", "good.onnx", "good.onnx", "--input", "z=a.npy"], "no 'z'"),
+    (["compare", "good.onnx", "good.onnx", "--input", "z=a.npy"],
+     "the model has no input 'z'; its input is x."),
     (["compare", "good.onnx", "good.onnx", "--shape", "x"], "--shape: got 'x'"),
     (["diff", "good.onnx", "gone.onnx"], "no such file: gone.onnx"),
     (["bench", "good.onnx", "--against", "lowered"], "no node of an op library"),

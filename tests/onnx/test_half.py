@@ -290,6 +290,19 @@ def test_functions_are_inlined_and_bodies_kept() -> None:
     assert relative_l2(expected, got) < 2e-3
 
 
+def test_nodes_to_keep_that_do_not_exist_are_refused() -> None:
+    source = model([node("Sin", "x", "y")], [value("x", [3])], [value("y")])
+    text = (
+        "half: keep: among the nodes that could be half there is no name or type 'nothing'; the "
+        "names or types are ::Sin, Sin, Sin_y."
+    )
+    with pytest.raises(ValueError, match="half: keep") as caught:
+        myops.onnx.to_half(source, keep=["nothing"])
+    assert str(caught.value) == text
+    with pytest.raises(ValueError, match="Did you mean 'Sin_y'"):
+        myops.onnx.to_half(source, keep=["Sinn_y"])
+
+
 def test_unknown_ops_are_refused() -> None:
     nodes = [node("Sin", "x", "s"), node("Foo", "s", "y", "acme")]
     source = model(nodes, [value("x", [3])], [value("y", [3])])

@@ -153,7 +153,7 @@ def test_a_model_that_refuses_random_inputs_needs_shapes() -> None:
     assert simplify(model, shapes={"X": [21]}).difference == 0
     assert simplify(model, inputs={"X": np.ones(21, np.float32)}).difference == 0
     assert simplify(model, check=False).difference is None
-    with pytest.raises(ValueError, match="no 'Z'"):
+    with pytest.raises(ValueError, match="the model has no input 'Z'; its input is X"):
         simplify(model, shapes={"Z": [21]})
 
 
@@ -335,7 +335,8 @@ def test_input_shapes_are_fixed_and_sizes_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fixed", "text"), [
-    ({"q": [1, 2]}, "no 'q'"), ({"x": [1]}, "got 1 lengths, expected 2"),
+    ({"q": [1, 2]}, "the model has no input 'q'; its inputs are x, z"),
+    ({"x": [1]}, "got 1 lengths, expected 2"),
     ({"x": [1, 2], "z": [1, 3]}, "got 3 and 2 for the length 'w'"), ({"x": [-1, 2]}, "got -1"),
 ])  # fmt: skip
 def test_contradictory_shapes_are_refused(fixed: Any, text: str) -> None:

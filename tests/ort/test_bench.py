@@ -112,7 +112,7 @@ def test_inputs_from_files_and_wrong_inputs(tmp_path):
         item.type.tensor_type.elem_type = TensorProto.FLOAT16
     found = bench(half, inputs={"x": str(tmp_path / "x.npy")}, repeat=1)
     assert found.inputs["x"]["dtype"] == "float16"
-    with pytest.raises(ValueError, match="no 'z'"):
+    with pytest.raises(ValueError, match="no input 'z'"):
         bench(model(), inputs={"z": np.ones(3)})
     with pytest.raises(ValueError, match="has the inputs 'w', expected those of the first"):
         bench(model(), model(inputs=("w",)))

@@ -167,7 +167,8 @@ def test_shapes_and_dims_of_the_caller_are_used(tmp_path: Path) -> None:
     unnamed = HEALTHY["unnamed axes"]
     report = doctor(unnamed, dims={"x:2": 40, "x:3": 30})
     assert report.inputs["x"]["shape"] == [16, 3, 40, 30]
-    for wrong, text in (({"shapes": {"q": [1]}}, "no 'q'"), ({"dims": {"x:4": 1}}, "no 'x:4'"),
+    for wrong, text in (({"shapes": {"q": [1]}}, "the model has no input 'q'; its input"),
+                        ({"dims": {"x:4": 1}}, "the model has no open length 'x:4'"),
                         ({"shapes": {"x": [1, 2]}}, "got 2 lengths, expected 4")):  # fmt: skip
         with pytest.raises(ValueError, match=text):
             doctor(unnamed, **wrong)

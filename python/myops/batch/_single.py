@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+from myops._text import number_of
 from myops.batch import _join, _parquet, _store
 
 ENDINGS = ("parquet", "npz", "npy")
@@ -75,11 +76,11 @@ def join(target: Target, outputs: Sequence[str], failed: int) -> int:
     if not parts:
         return 0
     if target.single == "npy" and failed:
-        rows, them = ("1 row", "it") if failed == 1 else (f"{failed} rows", "them")
+        them = "it" if failed == 1 else "them"
         raise ValueError(
-            f"output: {target.output} is not written, as {rows} failed ({target.failed}) "
-            f"and a .npy has no place for the numbers of the others; run {them} again with "
-            "retry_failed=True, or choose an output that ends in .npz or .parquet"
+            f"output: {target.output} is not written, as {number_of(failed, 'row')} failed "
+            f"({target.failed}) and a .npy has no place for the numbers of the others; run {them} "
+            "again with retry_failed=True, or choose an output that ends in .npz or .parquet"
         )
     with _store.writing_large(target.output, target.folder) as stream:
         if target.single == "parquet":

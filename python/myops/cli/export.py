@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from myops._text import number_of
 from myops.cli import _console, _failures, _graphs, _targets
 
 VERDICT = "the exporter wrote something else than the model, and no file was written"
@@ -170,8 +171,7 @@ def _report(proto: Any, writing: _graphs.Destination) -> None:
     writing.say(f"{writing.name}: {' -> '.join(sides)}")
     types = found["nodes"]
     custom = [f"{count} {name}" for name, count in types.items() if "::" in name]
-    total = sum(types.values())
-    text = f"opset {found['opset']}, {total} {'node' if total == 1 else 'nodes'}"
+    text = f"opset {found['opset']}, {number_of(sum(types.values()), 'node')}"
     writing.say(text + "".join(f", {item}" for item in custom))
 
 

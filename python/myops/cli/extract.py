@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from myops._text import number_of
 from myops.cli import _console, _graphs
 
 
@@ -56,6 +57,6 @@ def extract(
             "nodes": len(part.graph.node), "warnings": warnings,
         })  # fmt: skip
         return
-    writing.say(f"{writing.name}: {len(part.graph.node)} nodes")
+    writing.say(f"{writing.name}: {number_of(len(part.graph.node), 'node')}")
     writing.say(f"inputs   {', '.join(taken) or 'none'}")
     writing.say(f"outputs  {', '.join(given)}")

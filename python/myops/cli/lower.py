@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from myops._text import number_of
 from myops.cli import _console, _graphs
 
 
@@ -40,4 +41,4 @@ def lower(
                              "warnings": warnings})  # fmt: skip
         return
     what = ", ".join(f"{number} {name}" for name, number in sorted(replaced.items())) or "no node"
-    writing.say(f"{writing.name}: {what} replaced, {count} nodes")
+    writing.say(f"{writing.name}: {what} replaced, {number_of(count, 'node')}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from myops._names import choose
+from myops._names import choose, near_misses
 from myops.cli import _console, _targets, _typed
 
 VERDICT = "cells that --fail-on asks for"
@@ -140,8 +140,12 @@ def load_rows(target: str) -> dict[str, Any]:
     from myops.onnx.matrix.cells import Case
 
     if ":" not in target:
-        what = "no such file as in file.py:name, and of what is built in, there is"
-        return dict(BUILT_IN[choose(target, BUILT_IN, f"matrix: {what}")]())
+        if target not in BUILT_IN:
+            raise ValueError(
+                f"matrix: got {target!r}, expected file.py:name, package.module:name or what is "
+                f"built in: {', '.join(BUILT_IN)}.{near_misses(target, BUILT_IN)}"
+            )
+        return dict(BUILT_IN[target]())
     found = _targets.attribute(target)
     if callable(found) and not _targets.is_module(found) and not isinstance(found, Case):
         found = _targets.called(target, found)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from myops._text import number_of
 from myops.cli import _console, _graphs
 
 
@@ -49,6 +50,6 @@ def outputs(
         data = {"output": str(output), "outputs": given, "untyped": untyped, "warnings": warnings}
         _console.print_json(data)
         return
-    writing.say(f"{writing.name}: {len(given)} outputs")
+    writing.say(f"{writing.name}: {number_of(len(given), 'output')}")
     for name in given:
         writing.say(f"  {name}{'  (type unknown)' if name in untyped else ''}")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from myops._text import number_of
 from myops.cli import _console, _graphs
 
 VERDICT = "some rows failed and are listed in failed.jsonl, 3 none is done"
@@ -198,7 +199,7 @@ def _say(result: Any, given: list[str]) -> None:
 
 
 def _rows(count: int) -> str:
-    return f"{count} row" if count == 1 else f"{count} rows"
+    return number_of(count, "row")
 
 
 def _source(given: list[str]) -> Any:

@@ -13,7 +13,7 @@ from rich.text import Text
 from myops._terminal import Console as Terminal
 from myops._terminal import line
 from myops._text import for_markup as escape
-from myops._text import printable
+from myops._text import number_of, printable
 from myops.onnx.comparison.meanings import CAUSES
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def show(report: Report, console: Console | None, all_values: bool) -> None:
     modules = len({(v.path, v.call) for v in report.values if v.path})
     calls = modules + len({(item.path, item.call) for item in report.unmatched})
     verdict = "[bold green]PASS[/]" if report.passed else "[bold red]FAIL[/]"
-    line(console, f"{verdict} {len(rows)} values compared, of {modules} of {calls} module calls")
+    compared = f"{number_of(len(rows), 'value')} compared"
+    line(console, f"{verdict} {compared}, of {modules} of {number_of(calls, 'module call')}")
 
 
 def distinct(values: Sequence[Value]) -> list[Value]:

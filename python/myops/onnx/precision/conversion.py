@@ -93,8 +93,9 @@ class Conversion:
             self.base, self.frames, self.dtype, keep_io_types=self.keep_io_types,
             for_cpu=self.for_cpu, keep=keep,
         )  # fmt: skip
-        for name in set(self.keep) - kept:
-            choose(name, kept, "half: keep: of nodes that could be half the model has")
+        for name in sorted(set(self.keep) - kept):
+            where = "half: keep: among the nodes that could be half there is"
+            choose(name, sorted(kept), where, "name or type")
         self.plan.choose()
 
     def measure(self, data: samples.Data, asked: Any) -> None:

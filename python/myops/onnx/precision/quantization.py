@@ -102,8 +102,9 @@ class Quantization:
                     self.forms[node.name] = found
                 else:
                     self.places[node.name] = found
-        for name in set(self.keep) - known:
-            choose(name, known, "quantize: keep: the model has")
+        for name in sorted(set(self.keep) - known):
+            where = "quantize: keep: among the model's nodes there is"
+            choose(name, sorted(known), where, "name or type")
 
     def measure(self, data: samples.Data, most: int, images: Any, method: str, check: Any) -> None:
         """Calibrates, and returns layers to float until the bound holds."""

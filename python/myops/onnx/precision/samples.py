@@ -207,7 +207,7 @@ def _checked(model: onnx.ModelProto, given: Mapping[str, Any], where: str) -> di
     wanted = inputs_of(model)
     for name in given:
         choose(name, [item.name for item in model.graph.input],
-               f"data: {where}: the model has as input")  # fmt: skip
+               f"data: {where}: the model has", "input")  # fmt: skip
     missing = [name for name in wanted if name not in given]
     if missing:
         raise ValueError(f"data: {where}: got no array for the input {missing[0]!r}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from myops._terminal import say
-from myops._text import byte_size
+from myops._text import byte_size, number_of
 
 if TYPE_CHECKING:
     from myops.onnx.surgery.slimming import Simplified
@@ -27,7 +27,8 @@ def show_summary(summary: Summary, console: Console, nodes: bool, modules: bool)
     for item in summary.modules if modules else []:
         times = f" (call {item.call})" if item.path in several else ""
         inputs, outputs = ", ".join(item.inputs), ", ".join(item.outputs)
-        say(console, f"module     {item.path}{times}  {item.nodes} nodes  ({inputs}) -> {outputs}")
+        nodes_in = number_of(item.nodes, "node")
+        say(console, f"module     {item.path}{times}  {nodes_in}  ({inputs}) -> {outputs}")
     if modules and not summary.modules:
         say(console, "module     none: the nodes say nothing of PyTorch modules")
 
@@ -48,7 +49,8 @@ def summary_lines(summary: Summary) -> list[str]:
     for domain in summary.domains:
         version = "NOT IMPORTED" if domain.version is None else f"version {domain.version}"
         lines.append(f"domain     {domain.name}, {version}: {domain.provider}")
-    lines += [f"function   {name}, {count} nodes" for name, count in summary.functions.items()]
+    lines += [f"function   {name}, {number_of(count, 'node')}"
+              for name, count in summary.functions.items()]  # fmt: skip
     for key, text in summary.metadata.items():
         shown = text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"
         lines.append(f"metadata   {key}: {shown}")
@@ -110,7 +112,7 @@ def show_simplified(
 
 
 def nodes_line(result: Simplified) -> str:
-    return f"{sum(result.before.values())} nodes became {sum(result.after.values())}"
+    return f"{number_of(sum(result.before.values()), 'node')} became {sum(result.after.values())}"
 
 
 def numbers(result: Simplified) -> str:

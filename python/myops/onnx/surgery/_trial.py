@@ -39,7 +39,7 @@ def run_somehow(
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [item for item in model.graph.input if item.name not in weights]
     for name in [*given, *shapes]:
-        choose(name, [item.name for item in inputs], "inputs: the model has")
+        choose(name, [item.name for item in inputs], "inputs: the model has", "input")
     try:
         session = _session(model)
     except Exception as error:  # ONNX Runtime's errors share no base class but this

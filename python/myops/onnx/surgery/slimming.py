@@ -158,7 +158,7 @@ def _fix(proto: onnx.ModelProto, fixed: Mapping[str, Sequence[int | None]]) -> N
     lengths: dict[str, int] = {}
     dims: dict[tuple[str, int], str | int] = {}
     for name, shape in fixed.items():
-        choose(name, stated, "simplify: fixed: the model has as input")
+        choose(name, stated, "simplify: fixed: the model has", "input")
         if len(shape) != len(stated[name]):
             raise GraphError(
                 f"simplify: fixed: {name}: got {len(shape)} lengths, expected {len(stated[name])}"

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from myops import _libraries
+from myops._text import number_of
 from myops.onnx import module_paths
 from myops.onnx.graph import files, inference, scopes, storage, structure
 from myops.onnx.graph.weights import SMALL
@@ -238,7 +239,7 @@ def _shown(item: onnx.AttributeProto) -> str:
         return f"tensor {dtype_name(item.t.data_type)} {list(item.t.dims)}"
     if item.type in (kinds.GRAPH, kinds.GRAPHS):
         graphs = [item.g] if item.type == kinds.GRAPH else item.graphs
-        return f"body of {sum(len(graph.node) for graph in graphs)} nodes"
+        return f"body of {number_of(sum(len(graph.node) for graph in graphs), 'node')}"
     if item.type == kinds.STRING:
         return item.s.decode("utf-8", "replace")
     if item.type == kinds.STRINGS:

@@ -11,6 +11,7 @@ from rich.table import Table
 from myops._terminal import Console as Terminal
 from myops._terminal import line
 from myops._text import for_markup as escape
+from myops._text import number_of
 from myops.onnx.comparison import terminal
 from myops.onnx.two_files.meanings import CAUSES
 
@@ -63,7 +64,7 @@ def show(report: FileReport, console: Console | None, all_values: bool) -> None:
     verdict = "[bold green]PASS[/]" if report.passed else "[bold red]FAIL[/]"
     inside = sum(bool(value.where) for value in rows)
     more = f", {inside} of them inside If, Loop or Scan" if inside else ""
-    line(console, f"{verdict} {len(rows)} values compared{more}")
+    line(console, f"{verdict} {number_of(len(rows), 'value')} compared{more}")
 
 
 def _show_outputs(report: FileReport, console: Console, all_values: bool) -> None:

@@ -73,7 +73,7 @@ def make(model: onnx.ModelProto, asked: Asked) -> Invention:
     have = {item.name for item in model.graph.initializer}
     inputs = {item.name: item for item in model.graph.input if item.name not in have}
     for name in (*asked.inputs, *asked.shapes):
-        choose(name, [item.name for item in model.graph.input], "the model has as input")
+        choose(name, [item.name for item in model.graph.input], "the model has", "input")
     given = {name: _read(name, value) for name, value in asked.inputs.items()}
     lengths = _lengths(inputs, given, asked)
     shaped = onnx.ModelProto()
@@ -141,7 +141,7 @@ def _lengths(
             if dim is not None:
                 names[dim] = names.get(dim) or length
     for name in asked.dims:
-        choose(name, names, "the model has as name of a length")
+        choose(name, names, "the model has", "open length")
     known = {name: length for name, length in names.items() if length is not None}
     return {**known, **asked.dims}
 
