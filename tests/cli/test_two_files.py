@@ -104,6 +104,7 @@ def test_compare_from_stdin() -> None:
     (["diff", "good.onnx", "gone.onnx"], "no such file: gone.onnx"),
     (["bench", "good.onnx", "--against", "lowered"], "no node of an op library"),
     (["bench", "good.onnx", "--against", "ours.onnx"], "has the inputs"),
+    (["bench", "good.onnx", "ours.onnx"], "(ours.onnx): a model to compare with is given as --ag"),
     (["bench", "good.onnx", "--threads", "1,x"], "--threads: got '1,x'"),
     (["bench", "good.onnx", "--threads", "0"], "--threads: got [0]"),
     (["bench", "good.onnx", "--repeat", "0"], "--repeat"),

@@ -164,11 +164,11 @@ def _run(words: Sequence[str], debug: bool) -> int:
     except BrokenPipeError:
         return _console.reader_has_gone()
     except Exception as error:
+        known = commands(typed).get(EARLIER_NAMES.get(typed, typed))
         if hasattr(error, "format_message"):  # typer's: wrong usage
-            return _console.usage(error)
+            return _console.usage(error, getattr(known, "EXTRA_ARGUMENT", ""))
         if debug:
             traceback.print_exc()
-        known = commands(typed).get(EARLIER_NAMES.get(typed, typed))
         text = _failures.describe(error, getattr(known, "OPTIONS", {}))
         _console.message("error", text, "bold red")
         return 2

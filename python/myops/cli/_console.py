@@ -75,13 +75,21 @@ def last_error() -> str:
     return str(_said["error"])
 
 
-def usage(error: Any) -> int:
-    """Prints what is wrong with the command line; returns the exit status."""
+def usage(error: Any, extra: str = "") -> int:
+    """Prints what is wrong with the command line; returns the exit status.
+
+    Args:
+        error: What typer raised.
+        extra: What to do about an argument that the command does not take.
+    """
     context = getattr(error, "ctx", None)
     if not error.format_message() or type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # the command without arguments prints its help
         return 2
-    message("error", error.format_message(), "bold red")
+    text = error.format_message()
+    if extra and "unexpected extra argument" in text:
+        text = f"{text.rstrip('.')}: {extra}"
+    message("error", text, "bold red")
     if context is not None:
         errors.print(context.get_usage(), markup=False, soft_wrap=True)
         errors.print(f"Help: {context.command_path} --help", markup=False, soft_wrap=True)

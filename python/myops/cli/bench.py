@@ -13,6 +13,7 @@ OPTIONS = {
     "against": "--against", "threads": "--threads", "warmup": "--warmup", "repeat": "--repeat",
     "seconds": "--seconds", "libraries": "--library", **_inputs.OPTIONS,
 }  # fmt: skip
+EXTRA_ARGUMENT = "a model to compare with is given as --against OTHER.onnx"
 
 
 def bench(
