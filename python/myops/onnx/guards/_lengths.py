@@ -19,6 +19,7 @@ SMALL = (2, 3, 4, 5, 7, 8, 10, 16)
 # Models often require lengths that are multiples of one of these.
 _STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64)
 _MOST = 24  # points, when everything fits
+_USUAL = 4096  # a longer length is tried only where a constant asks for it and one run is quick
 _REFUSALS = 60
 _MOST_MULTIPLES = 64
 _BEST = 12
@@ -83,18 +84,21 @@ def explore(
     Returns:
         Whether the model accepted any of them.
     """
-    numbers = sorted({n for n in constants if 2 <= n <= 4096} | set(SMALL))
-    steps = sorted({*_STEPS, *(n for n in numbers if n <= 256)})
     groups = list(groups)
     example = _example(groups)
+    areas = sorted({n for n in constants if n >= 2})
+    numbers = sorted({n for n in areas if _fits(n, groups, example, affordable)} | set(SMALL))
+    steps = sorted({*_STEPS, *(n for n in numbers if n <= 256)})
     taken, found = _steps(groups, steps, attempt, more_time)
     if not found:
         return False
-    features = functools.cache(lambda *lengths: _features(found, lengths, numbers))
+    features = functools.cache(lambda *lengths: _features(found, lengths, numbers, areas))
     covered = set().union(*(features(*_lengths_at(found, point)) for point in taken))
+    olds = [old for group in found for _, old in group.axes]
     candidates = [
         {length: features(*_lengths_at(found, example | group.at(length)))
-         for length in _candidates(group, numbers)}
+         for length in _candidates(group, numbers, _sides(areas, olds))
+         if affordable(example | group.at(length))}
         for group in found
     ]  # fmt: skip
     generator = random.Random(0)
@@ -120,6 +124,22 @@ def explore(
             refusals += 1
             refused_together += _changed(found, pool[key]) > 1
     return True
+
+
+def _fits(n: int, groups: Sequence[Group], example: Point, affordable: Try) -> bool:
+    """Whether a length just above n can be tried on any axis."""
+    return n <= _USUAL or any(affordable(example | group.at(n + 1)) for group in groups)
+
+
+def _sides(areas: Sequence[int], olds: Sequence[int]) -> set[int]:
+    """Lengths at which the product of two lengths passes a number: the other one is the example's,
+    or both are equal."""
+    return {
+        side + more
+        for n in areas
+        for side in (math.isqrt(n), *(n // old for old in olds if old > 1))
+        for more in (0, 1)
+    }
 
 
 def _lengths_at(groups: Sequence[Group], point: Point) -> tuple[int, ...]:
@@ -198,13 +218,13 @@ def _example(groups: Sequence[Group]) -> Point:
     return {axis: length for group in groups for axis, length in group.axes}
 
 
-def _candidates(group: Group, numbers: Sequence[int]) -> list[int]:
+def _candidates(group: Group, numbers: Sequence[int], sides: set[int]) -> list[int]:
     """Lengths of a group's first axis at which one of its axes has a length worth testing."""
     first, step = group.length, group.step
     found: set[int] = set()
     for old in dict.fromkeys(old for _, old in group.axes):
         wanted = {old + k * step for k in (-3, -2, -1, 1, 2, 3, 5)}
-        wanted |= {2 * old, 3 * old, old // 2, 2 * old + step, _prime(old), _prime(2 * old)}
+        wanted |= {2 * old, 3 * old, old // 2, 2 * old + step, _prime(old), _prime(2 * old)} | sides
         for n in numbers:
             wanted |= {n - 1, n, n + 1, n * (old // n), n * (old // n + 1), n * (old // n) - 1,
                        n * (old // n + 2) + 1, 2 * n, 2 * n + 1}  # fmt: skip
@@ -248,9 +268,10 @@ def _pool(
 
 
 def _features(
-    groups: Sequence[Group], lengths: Sequence[int], numbers: Sequence[int]
+    groups: Sequence[Group], lengths: Sequence[int], numbers: Sequence[int], areas: Sequence[int]
 ) -> set[object]:
-    """The results that a model may compute from the lengths: quotients, remainders, comparisons."""
+    """The results that a model may compute from the lengths: quotients, remainders, comparisons,
+    also of products of two with the numbers in `areas`."""
     found: set[object] = set()
     pairs: dict[tuple[int, int], int] = {}  # new length by group and old length
     for place, (group, length) in enumerate(zip(groups, lengths, strict=True)):
@@ -269,4 +290,5 @@ def _features(
     for i, (key, one) in enumerate(every):
         for other_key, other in every[:i]:
             found.add((other_key, key, (one > other) - (one < other)))
+            found.update((other_key, key, n, "product", one * other > n) for n in areas)
     return found

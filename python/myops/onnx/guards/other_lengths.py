@@ -21,6 +21,7 @@ from myops.onnx.guards._lengths import Group, Point, explore
 NAME = "numbers"
 SECONDS = 30.0
 _ELEMENTS = 2**24  # of one input
+_LONG = 8200  # time and memory of a longer axis may grow with its square
 _SHARE = 8  # a point may take one eighth of the remaining time
 _LONGEST = 300  # characters of what ONNX Runtime says
 
@@ -145,7 +146,10 @@ class _Search:
             if math.prod(lengths) > max(_ELEMENTS, tensor.numel()):
                 return False
         left = self._end - time.perf_counter()
-        return self._rate * self._ratio(point) < max(1.0, left / _SHARE)
+        ratio = self._ratio(point)
+        if max(point.values(), default=0) > _LONG:
+            ratio *= max(1.0, ratio)  # attention
+        return self._rate * ratio < max(1.0, left / _SHARE)
 
     def _ratio(self, point: Point) -> float:
         """The number of elements of the largest input, divided by that in the example."""
