@@ -23,8 +23,9 @@ import myops
 from myops.onnx.exporting import exact_doubles, exact_optimizer, linspace
 from myops.onnx.exporting.computed_once import computed_once
 from myops.onnx.exporting.inputs import NUMBERS, Inputs
-from myops.onnx.exporting.recorded import Recorded, recording_torch_export, recording_trace
+from myops.onnx.exporting.recorded import Recorded, recording_torch_export
 from myops.onnx.exporting.torch_arguments import ExporterSettings
+from myops.onnx.exporting.trace_reads import recording_trace
 from myops.onnx.graph import other_opsets, scopes
 from myops.onnx.graph.other_opsets import TORCHSCRIPT_OPSETS
 from myops.onnx.lowering import LoweringError, convert

@@ -71,13 +71,18 @@ class Inputs:
         self.slots = self._find_slots()
         self.args, self.kwargs = self._exported()
 
+    def exported_call(self) -> tuple[Any, Any]:
+        """`args` and `kwargs` with copies of the tensors, because forward may write into them."""
+        return self._exported()
+
     def replaced(self, changes: Mapping[str, torch.Tensor]) -> Inputs:
         """The same inputs with other tensors in some places."""
         other = copy.copy(self)
         other._leaves = list(self._leaves)
         for slot in self.slots:
             if slot.name in changes:
-                other._leaves[slot.place] = changes[slot.name]
+                new = changes[slot.name]
+                other._leaves[slot.place] = new if slot.number is None else slot.number(new.item())
         other.args, other.kwargs = other._exported()
         return other
 

@@ -1,8 +1,8 @@
 """Records what torch's exporters assume about lengths, and in which line of the model.
 
 torch.export decides every comparison with a length by the example's length, and records its
-decisions: the program is right for all lengths for which they hold. A trace records nothing, but
-each time forward reads a length into Python, a tensor is asked for it, which can be recorded.
+decisions: the program is right for all lengths for which they hold. A trace records nothing;
+trace_reads.py notes what forward reads into Python.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ import linecache
 import os
 import re
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 import myops
 
@@ -29,15 +26,6 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 _MYOPS = os.path.dirname(os.path.abspath(myops.__file__))
 _PYTHON = os.path.dirname(os.path.abspath(contextlib.__file__))
 _EXPORTERS = ("onnxscript", "onnx_ir", "sympy", "numpy")
-_READS = {
-    "__int__": "int()", "__float__": "float()", "__bool__": "if, and, or, not", "item": ".item()",
-    "__index__": "range() or an index", "tolist": ".tolist()", "numpy": ".numpy()",
-    "__array__": "NumPy", "__complex__": "complex()",
-}  # fmt: skip
-_MAY_WARN = ("__getitem__", "__len__", "__iter__", "__contains__", "unbind", "tensor", "as_tensor")
-_COPIES = ("tensor", "as_tensor", "roll")  # turn lengths into constants without reading them
-
-_NAMES_VALUES = "_jit_pass_onnx_assign_scoped_names_for_node_and_value"
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 Axis = tuple[str, int]  # name of an input, axis
@@ -66,6 +54,23 @@ class Attribute:
     operator: str
     name: str
     place: SourceLine | None
+
+
+@dataclass
+class Read:
+    """A line of the model that reads a number into Python, in one call of its function.
+
+    how: By which function.
+    of_length: Whether the number is computed from lengths only.
+    sources: For each run that was observed, a number for what it was computed from.
+    results: For a branch on other lengths than 0 and 1, or on values, where it went.
+    """
+
+    place: SourceLine
+    how: str
+    of_length: bool
+    sources: set[int] = field(default_factory=set)
+    results: set[bool] = field(default_factory=set)
 
 
 @dataclass
@@ -99,7 +104,8 @@ class Recorded:
     """Everything that was recorded during one export.
 
     conditions: From torch.export, in all its attempts.
-    reads: From a trace: lengths and numbers that forward read into Python, and by which function.
+    reads: From a trace: lengths and numbers that forward read into Python, by the calls that lead
+        there.
     attributes: From a trace: arguments of custom operators that became constants.
     first_error: The error of torch.export's first attempt.
     program: The program that torch.export made, if it succeeded.
@@ -109,7 +115,7 @@ class Recorded:
     """
 
     conditions: list[Condition] = field(default_factory=list)
-    reads: dict[SourceLine, str] = field(default_factory=dict)
+    reads: dict[Any, Read] = field(default_factory=dict)
     attributes: list[Attribute] = field(default_factory=list)
     first_error: BaseException | None = None
     program: Any = None
@@ -148,44 +154,6 @@ def recording_torch_export(found: Recorded) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def recording_trace(found: Recorded) -> Iterator[None]:
-    """Notes what forward reads into Python while it is traced, the operator that fails then, and
-    where the values of the graph come from.
-
-    What torch has under another name is not noted.
-    """
-    from torch.onnx._internal import torchscript_exporter
-
-    utils: Any = getattr(torchscript_exporter, "utils", None)
-    write = getattr(utils, "_run_symbolic_function", None)
-    named = getattr(torch._C, _NAMES_VALUES, None)
-
-    def naming(graph: Any) -> None:
-        assert named is not None
-        named(graph)
-        for node in graph.nodes():
-            found.origins |= dict.fromkeys(
-                (v.debugName() for v in node.outputs()), node.sourceRange()
-            )
-
-    def writing(graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
-        assert write is not None
-        try:
-            return write(graph, block, node, *args, **kwargs)
-        except Exception:
-            found.failed = found.failed or (node.kind(), traced_place(node.sourceRange()))
-            raise
-
-    with contextlib.ExitStack() as stack:
-        if write is not None:
-            stack.enter_context(mock.patch.object(utils, "_run_symbolic_function", writing))
-        if named is not None:
-            stack.enter_context(mock.patch.object(torch._C, _NAMES_VALUES, naming))
-        stack.enter_context(_Reads(found))
-        yield
-
-
 def traced_place(origin: str) -> SourceLine | None:
     """The innermost line of the model in what a node of a trace says of its origin."""
     for file, line in re.findall(r"^(.+)\((\d+)\): ", origin, re.MULTILINE):
@@ -194,52 +162,6 @@ def traced_place(origin: str) -> SourceLine | None:
         if is_users(file):
             return SourceLine(file, int(line))
     return None
-
-
-class _Reads(TorchFunctionMode):
-    def __init__(self, found: Recorded) -> None:
-        super().__init__()
-        self._found = found
-        self._said: set[Any] = set()
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if torch.jit.is_tracing():
-            how = _READS.get(getattr(function, "__name__", ""))
-            if how is not None and args and _is_number(args[0]):
-                place = user_place()
-                if place is not None:
-                    self._found.reads.setdefault(place, how)
-            if getattr(function, "__name__", "") in _COPIES and any(
-                map(_is_number, pytree.tree_leaves((args, kwargs)))
-            ):
-                place = user_place()
-                if place is not None:
-                    self._found.reads.setdefault(place, f"torch.{function.__name__}()")
-            self._found.attributes += [
-                Attribute(*named, user_place())
-                for named, value in constant_arguments(function, args, kwargs)
-                if any(map(_is_number, value if isinstance(value, (list, tuple)) else [value]))
-            ]
-            if how is not None or getattr(function, "__name__", "") in _MAY_WARN:
-                return self._warning_at(
-                    sys._getframe(1), functools.partial(function, *args, **kwargs)
-                )
-        return function(*args, **kwargs)
-
-    def _warning_at(self, frame: Any, call: Callable[[], Any]) -> Any:
-        """Calls a function; its warnings point to the line in the frame, not to this one."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            result = call()
-        for item in caught:
-            told = (str(item.message), frame.f_code.co_filename, frame.f_lineno)
-            if told not in self._said:
-                self._said.add(told)
-                warnings.warn_explicit(item.message, item.category, *told[1:])
-        return result
 
 
 def constant_arguments(
@@ -270,10 +192,6 @@ def _number_inputs(name: str) -> set[str]:
 
     infos = [info for info in _libraries.nodes() if info.qualified == name]
     return {item.name for info in infos for item in info.inputs}
-
-
-def _is_number(item: Any) -> bool:
-    return isinstance(item, torch.Tensor) and item.dim() == 0
 
 
 def user_place(frame: Any = None) -> SourceLine | None:

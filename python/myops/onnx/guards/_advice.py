@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from myops.onnx.exporting.recorded import Condition, SourceLine
+import torch
+
+from myops.onnx.exporting.recorded import Condition, Read, SourceLine
 from myops.onnx.graph import scopes
 from myops.onnx.guards._exported import Exported
 from myops.onnx.symbolics.attribute_text import follows_a_length
@@ -28,10 +30,18 @@ _INSTEAD = [
     (r"\bfor\b|\brange\(", "a tensor (torch.arange(h), stack, view) instead of a Python loop or "
      "list over a length"),
 ]  # fmt: skip
+_INSTEAD_OF_VALUE = [
+    (r"\.item\(|\.tolist\(", "the tensor instead of its .item() or .tolist()"),
+    (r"\b(if|while|assert|and|or|not)\b",
+     "torch.where(condition, a, b) instead of a branch on a value, or torch.jit.script the module"),
+    (r"\b(int|float|bool|complex)\(|\bnumpy\(|\bnp\.", "the tensor instead of a number of Python"),
+    (r"\bfor\b|\brange\(", "one operation on the whole tensor, with a mask, instead of a loop"),
+]  # fmt: skip
 
 
 def of_lengths(
     exported: Exported,
+    changes: Mapping[str, torch.Tensor],
     broken: Sequence[tuple[Condition, str]],
     origin: Callable[[], str],
     difference: str = "",
@@ -39,6 +49,7 @@ def of_lengths(
     """Says which length became a constant, and where.
 
     Args:
+        changes: The inputs there.
         broken: torch.export's conditions that do not hold there.
         origin: Says at which node it starts, where nothing else is known.
         difference: How the results differ, where both have some.
@@ -51,11 +62,11 @@ def of_lengths(
     if placed:
         said = dict(reversed(placed))
         lines = [f"{place}, holds only where {text}" for place, text in list(said.items())[:_MOST]]
-        found = list(said)
+        advice = instead(said)
     else:
-        reads = _reads(exported)
-        found = list(reads)
-        lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
+        reads = _reads(exported, changes)
+        lines = [f"{read.place}, by {read.how}" for read in reads[:_MOST]]
+        advice = instead_of(reads)
     resize = of_resize(exported, difference) if difference and not lines else ""
     if resize:
         return resize
@@ -65,7 +76,7 @@ def of_lengths(
             "math, NumPy, a branch, a list), or a tensor made with a fixed size; else the other "
             'exporter may be right: exporter="auto" tries both.'
         )
-    advice = instead(found) or (
+    advice = advice or (
         " Write it in a way that is the same for all lengths, or say which multiples they are: "
         'dynamic_axes={"x": {2: "2*h"}}.'
     )
@@ -85,14 +96,17 @@ def of_resize(exported: Exported, difference: str) -> str:
     )
 
 
-def of_values(exported: Exported, title: str, origin: Callable[[], str]) -> str:
+def of_values(
+    exported: Exported, changes: Mapping[str, torch.Tensor], title: str, origin: Callable[[], str]
+) -> str:
     """For results that differ with other numbers in the inputs, but not with the example's.
 
     Args:
+        changes: These inputs.
         title: What numbers, as special_values.py calls them.
         origin: Says at which node it starts, where nothing else is known.
     """
-    reads = of_reads(exported)
+    reads = of_reads(exported, changes)
     if reads:
         return reads
     if title == "negative":
@@ -118,18 +132,22 @@ def of_dtypes(exported: Exported) -> str:
     )
 
 
-def of_reads(exported: Exported) -> str:
-    """The lines that read a number into Python while the model is traced; empty without any."""
-    reads = _reads(exported)
-    lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
-    where = "; at ".join(lines)
-    return f"A number is read into Python at {where}.{instead(reads)}" if lines else ""
+def of_reads(exported: Exported, changes: Mapping[str, torch.Tensor] | None) -> str:
+    """The lines that read a number into Python which these inputs change (None: any number), while
+    the model is traced; empty without any."""
+    reads = _reads(exported, changes)
+    where = "; at ".join(f"{read.place}, by {read.how}" for read in reads[:_MOST])
+    return f"A number is read into Python at {where}.{instead_of(reads)}" if reads else ""
 
 
-def _reads(exported: Exported) -> dict[SourceLine, str]:
+def _reads(exported: Exported, changes: Mapping[str, torch.Tensor] | None) -> list[Read]:
     """What a trace read into Python: branches last, as most of them only refuse wrong inputs."""
-    reads = exported.recorded.reads if exported.recorded is not None else {}
-    return dict(sorted(reads.items(), key=lambda item: item[1].startswith("if")))
+    traced = exported.traced_reads
+    found = list(traced.all.values()) if changes is None else traced.changing(changes)
+    places: dict[SourceLine, Read] = {}
+    for read in found:
+        places.setdefault(read.place, read)
+    return sorted(places.values(), key=lambda read: read.how.startswith("if"))
 
 
 def of_operator(operator: str) -> str:
@@ -144,8 +162,18 @@ def of_attribute(operator: str, name: str, place: SourceLine | None) -> str:
     return follows_a_length(operator, name, f" at {place}" if place is not None else "")
 
 
-def instead(places: Iterable[SourceLine]) -> str:
+def instead(
+    places: Iterable[SourceLine], advice: Sequence[tuple[str, str]] = tuple(_INSTEAD)
+) -> str:
     """What to write instead of the code in these lines."""
     code = " ".join(place.code for place in list(places)[:_MOST])
-    texts = [text for pattern, text in _INSTEAD if re.search(pattern, code)][:2]
+    texts = [text for pattern, text in advice if re.search(pattern, code)][:2]
     return f" Write {'; and '.join(texts)}." if texts else ""
+
+
+def instead_of(reads: Sequence[Read]) -> str:
+    """What to write instead of the code that reads these numbers."""
+    named = reads[:_MOST]
+    if any(read.of_length for read in named):
+        return instead(read.place for read in named)
+    return instead((read.place for read in named), _INSTEAD_OF_VALUE)

@@ -22,6 +22,7 @@ from myops._torch import arrays, seeds
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
 from myops.onnx.graph import files, scopes
+from myops.onnx.guards._branches import TracedReads
 from myops.onnx.guards._calls import CallRecorder
 from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning
 from myops.onnx.matrix import narrow_floats
@@ -79,6 +80,10 @@ class Exported:
         """The inputs of the graph without a default, by name."""
         given = {item.name for item in self.final.graph.initializer}
         return {item.name: item for item in self.final.graph.input if item.name not in given}
+
+    @functools.cached_property
+    def traced_reads(self) -> TracedReads:
+        return TracedReads(runnable(self.model), self.inputs, self.recorded)
 
     def warn(self, text: str) -> None:
         warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=_callers_level())

@@ -14,7 +14,7 @@ from myops.onnx.guards import _advice, _op_rules, frozen_length
 from myops.onnx.guards._changes import other_values
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
-from myops.onnx.guards._exported import CannotRunError, Exported, MissingLibraryError
+from myops.onnx.guards._exported import CannotRunError, Changes, Exported, MissingLibraryError
 
 NAME = "frozen_input"
 _SECONDS = 30.0  # for all inputs together
@@ -53,7 +53,7 @@ def _check_runs(exported: Exported, slot: Slot, base: list[Any] | None) -> None:
         if moved is None:
             continue  # perhaps another value changes the result
         if slot.name not in exported.graph_inputs:
-            raise ExportCheckError(NAME, _missing(exported, slot))
+            raise ExportCheckError(NAME, _missing(exported, slot, changes))
         if base is None:
             _check_graph(exported, slot, follows=True)
             return
@@ -64,13 +64,13 @@ def _check_runs(exported: Exported, slot: Slot, base: list[Any] | None) -> None:
                 NAME,
                 f"with another value of {slot.name!r} PyTorch runs, but the exported model fails, "
                 f"so part of it depends on the example's value: {error}. "
-                f"{_advice_for(exported, slot)}",
+                f"{_advice_for(exported, slot, changes)}",
             ) from error
         if compare(base, got) is None:
             raise ExportCheckError(
                 NAME,
                 f"another value of {slot.name!r} changes the result in PyTorch, but not that of "
-                f"the exported model: {_told(exported, slot)}",
+                f"the exported model: {_told(exported, slot, changes)}",
             )
         exported.pairs.append((slot.name, value, wanted, got))
         return
@@ -82,7 +82,7 @@ def _check_graph(exported: Exported, slot: Slot, follows: bool = False) -> None:
     if slot.name in exported.graph_inputs and _leads_to_output(exported, slot.name):
         return
     if follows:
-        raise ExportCheckError(NAME, _missing(exported, slot))
+        raise ExportCheckError(NAME, _missing(exported, slot, None))
     exported.warn(
         f"{NAME}: {slot.name!r} has no influence in the exported model, and the model was not run "
         "to see whether it should have any."
@@ -99,20 +99,22 @@ def _leads_to_output(exported: Exported, name: str) -> bool:
     return any(item.name in reached for item in graph.output)
 
 
-def _missing(exported: Exported, slot: Slot) -> str:
+def _missing(exported: Exported, slot: Slot, changes: Changes | None) -> str:
     return (
         f"the result in PyTorch depends on {slot.name!r}, but the exported model has no such "
-        f"input: {_told(exported, slot)}"
+        f"input: {_told(exported, slot, changes)}"
     )
 
 
-def _told(exported: Exported, slot: Slot) -> str:
+def _told(exported: Exported, slot: Slot, changes: Changes | None) -> str:
     """Where an input was lost, and what to do about it."""
     by_op = "" if slot.number is not None else _op_rules.where_lost(exported, slot.name)
-    return by_op or f"the value of the example was built in. {_advice_for(exported, slot)}"
+    if by_op:
+        return by_op
+    return f"the value of the example was built in. {_advice_for(exported, slot, changes)}"
 
 
-def _advice_for(exported: Exported, slot: Slot) -> str:
+def _advice_for(exported: Exported, slot: Slot, changes: Changes | None) -> str:
     """What to do about an input that was built in."""
     if slot.number is not None:
         return (
@@ -121,7 +123,7 @@ def _advice_for(exported: Exported, slot: Slot) -> str:
         )
     reads = "reads it into Python: .item(), int(), float(), .numpy(), an if, a Python loop"
     script = ", or torch.jit.script the module" if exported.exporter == "torchscript" else ""
-    where = _advice.of_reads(exported) or f"Look for the place where forward {reads}."
+    where = _advice.of_reads(exported, changes) or f"Look for the place where forward {reads}."
     return (
         f"{where} Compute with the tensor instead{script}. For an enlargement by a factor: "
         "myops.interpolate takes the factor as a tensor."

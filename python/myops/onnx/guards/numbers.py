@@ -62,7 +62,7 @@ def check(exported: Exported) -> None:
         if found is not None and reason:
             exported.warn_excused(f"with another value of {name!r}: {found.text}", reason)
         elif found is not None:  # right at the example and wrong elsewhere
-            where = _advice.of_reads(exported) or _origin.of_difference(
+            where = _advice.of_reads(exported, {name: value}) or _origin.of_difference(
                 exported, {name: value}, found
             )
             raise ExportCheckError(
@@ -71,8 +71,22 @@ def check(exported: Exported) -> None:
                 f"computes, though it is with the example's: part of it was built in. "
                 f"{found.text}. {where}".rstrip(),
             )
+        else:
+            exported.traced_reads.compared({name: value})
     other_lengths.check(exported)
     special_values.check(exported)
+    _warn_of_branches(exported)
+
+
+def _warn_of_branches(exported: Exported) -> None:
+    """Warns of branches of a trace whose other side no comparison has reached."""
+    for place, read in exported.traced_reads.one_sided().items():
+        what = "a length" if read.of_length else "a value"
+        exported.warn(
+            f"{NAME}: the branch on {what} at {place}, went the same way in all runs that were "
+            "observed. The file has only this side of it, and is wrong where the model takes the "
+            f"other.{_advice.instead_of([read])}"
+        )
 
 
 def _warn_of_fewer_digits(exported: Exported, got: list[Any]) -> None:

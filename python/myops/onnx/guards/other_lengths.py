@@ -198,6 +198,7 @@ class _Search:
         if found is None:
             self._note(wanted)
         if found is None or self._is_tie(changes, found.output):
+            exported.traced_reads.compared(changes)
             return True
         reason = excuse(exported, changes, wanted, got)
         if reason:
@@ -265,7 +266,7 @@ class _Search:
             return _origin.of_difference(self.exported, changes, difference, seconds)
 
         told = difference.text if difference is not None else ""
-        advice = _advice.of_lengths(self.exported, said, origin, told).strip()
+        advice = _advice.of_lengths(self.exported, changes, said, origin, told).strip()
         raise ExportCheckError(
             NAME, f"with {where} {text} At the example's lengths it is right. {advice}"
         ) from cause

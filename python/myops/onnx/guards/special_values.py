@@ -104,6 +104,7 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
     else:
         found = compare(wanted, got)
         if found is None:
+            exported.traced_reads.compared(changes)
             return
         if found.output >= 0 and _in_doubt(exported, changes, wanted, got, title):
             return
@@ -129,7 +130,7 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
     raise ExportCheckError(
         NAME,
         f"with {', '.join(changes)} {words.get(title, 'all ' + title)} {text}. "
-        f"{_advice.of_values(exported, title, origin).strip()}",
+        f"{_advice.of_values(exported, changes, title, origin).strip()}",
     )
 
 
