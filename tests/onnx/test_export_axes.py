@@ -124,3 +124,36 @@ def test_a_missing_multiple_is_suggested() -> None:
         export(Pyramid(), torch.rand(1, 3, 32, 48), dynamic_axes=axes)
     model = export(Pyramid(), torch.rand(1, 3, 32, 48), dynamic_axes=axes, exporter="auto")
     assert dims(model.graph.input[0]) == [1, 3, "h", "w"]
+
+
+class Resized(torch.nn.Module):
+    def forward(self, x: torch.Tensor, size: Any, other: Any = None) -> torch.Tensor:
+        return myops.interpolate(x, size=size, mode="bicubic")
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("size", [[5, 7], (5, 7), torch.Size((5, 7))])
+@pytest.mark.parametrize("constants", [[], ["size"]])
+def test_names_of_axes_beside_numbers(exporter: str, size: Any, constants: list[str]) -> None:
+    """torch takes a tuple of None for lengths, and counts constants among the inputs."""
+    axes = {"x": {0: "batch", 2: "height", 3: "width"}}
+    for args in ((torch.rand(2, 3, 8, 9), size), (torch.rand(2, 3, 8, 9), size, None)):
+        model = export(Resized(), args, dynamic_axes=axes, constants=constants, exporter=exporter)
+        assert dims(model.graph.input[0]) == ["batch", 3, "height", "width"]
+        if exporter == "dynamo":  # a trace gives outputs names of their own
+            assert dims(model.graph.output[0])[:2] == ["batch", 3]
+        assert len(model.graph.input) == (1 if constants else 3)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_names_of_multiples_beside_a_constant(exporter: str) -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor, factor: float) -> torch.Tensor:
+            return x * factor
+
+    axes = {"x": {0: "n", 2: "32*h", 3: "4*w"}}
+    args = (torch.rand(2, 3, 64, 64), 2.0)
+    model = export(Scaled(), args, constants=["factor"], dynamic_axes=axes, exporter=exporter)
+    assert dims(model.graph.input[0]) == ["n", 3, "32*h", "4*w"]
+    if exporter == "dynamo":
+        assert dims(model.graph.output[0]) == ["n", 3, "32*h", "4*w"]

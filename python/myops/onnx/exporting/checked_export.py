@@ -16,6 +16,7 @@ from myops.onnx import guards
 from myops.onnx.bodies import add_function_bodies
 from myops.onnx.exporting import dynamic_axes as _axes
 from myops.onnx.exporting import exporters, failures, finishing, torch_arguments
+from myops.onnx.exporting.axis_names import name_axes
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
 from myops.onnx.graph import files, versions
@@ -179,7 +180,10 @@ def _exported(task: ExportTask, exporter: str, recorded: Recorded) -> tuple[onnx
         if refusal is not None:
             raise refusal from None
         raise failures.ExporterError(error, exporter, inputs, task.opset, recorded) from error
-    return result if exporter == "dynamo" else (result, None)
+    if exporter != "dynamo":
+        return result, None
+    name_axes(result[0], _axes.titles(inputs, task.dynamic_axes, task.dynamic_shapes))
+    return result
 
 
 def _enlarged(task: ExportTask) -> Inputs:

@@ -33,7 +33,7 @@ class _Titles:
             return torch.export.Dim.DYNAMIC
         multiple, name = multiple_of(title)
         if name not in self._dims:
-            return str(title)
+            return torch.export.Dim.DYNAMIC  # axis_names.py writes the name into the file
         return multiple * self._dims[name] if multiple > 1 else self._dims[name]
 
 
@@ -101,6 +101,19 @@ def shapes_from_axes(inputs: Inputs, axes: Mapping[str, Any] | None, output_name
         return _dims(name, leaf, axes.get(name), titles)
 
     return {parameter: pytree.tree_map(entry, value) for parameter, value in inputs.values.items()}
+
+
+def titles(inputs: Inputs, axes: Mapping[str, Any] | None, shapes: Any) -> dict[str, Any]:
+    """The names that the caller gave to axes of inputs, in either form."""
+    if axes is not None:
+        given = {name: item for name, item in axes.items() if name in inputs.names}
+        found = named_axes(inputs, given, None) or {}
+    else:
+        found = axes_from_shapes(inputs, shapes) or {}
+    return {
+        name: {axis: title for axis, title in items.items() if title != f"{name}_{axis}"}
+        for name, items in found.items()
+    }
 
 
 def axes_from_shapes(inputs: Inputs, shapes: Any) -> dict[str, dict[int, str]] | None:

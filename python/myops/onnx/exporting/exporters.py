@@ -34,6 +34,7 @@ from myops.onnx.symbolics import lengths_as_numbers, register, registry, torchvi
 _OWN_MESSAGES = (  # messages of torch's exporters about their own code
     "You are using the legacy TorchScript-based",
     "The feature will be removed. Please remove usage of this function",
+    "# ONNX model has different number of inputs than the flatten dynamic_shapes",
     r".*isinstance\(treespec, LeafSpec\)",
     r"# The axis name: (\S+) will not be used, since it shares .* another axis: \1\.",
     "no signature found for <torch.ScriptMethod",
