@@ -184,7 +184,7 @@ def _numbers(name: str, item: Any, dtype: torch.dtype) -> Any:
         ]
         for value in tensors:
             refuse_no_numbers(where, value)
-            if value.numel() != 1:
+            if not torch.jit.is_tracing() and value.numel() != 1:
                 raise RuntimeError(
                     f"{where}: got a tensor of shape {list(value.shape)} in the list, expected one "
                     "number for each axis"

@@ -154,7 +154,8 @@ def _form(node: onnx.NodeProto, scope: scopes.Scope) -> Ours | Other:
         return Other("it has another number of inputs or outputs than the operator")
     for item in node.attribute:
         declared = schema.attributes.get(item.name)
-        if declared is None or declared.type.value != item.type:
+        kind = onnx.AttributeProto.AttributeType.Name(item.type)
+        if declared is None or declared.type != getattr(onnx.defs.OpSchema.AttrType, kind, None):
             return Other(f"the operator has no attribute {item.name!r} of this kind")
         if not _is_utf8(item.s):
             return Other(f"the attribute {item.name!r} is no UTF-8")

@@ -108,7 +108,7 @@ def _node_is_right(trial: Trial, exporter: str, model: onnx.ModelProto, call: Op
     for item in info.attributes:
         given = item.default
         if item.name in protos:
-            given = attribute_value(item, protos[item.name])
+            given = attribute_value(info.name, item, protos[item.name])
         expected = call.attributes[item.name]
         expected = item.default if expected is None else expected  # None stands for it
         same = _plain(given) == _plain(expected)
