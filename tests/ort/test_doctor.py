@@ -168,10 +168,10 @@ def test_inputs_from_arrays_and_files_are_used(tmp_path: Path) -> None:
     report = examine(model, inputs={"a": np.ones((2, 2), np.float32)})
     assert "got 2 axes, expected 1" in report.errors[0].what
     for wrong, text in (
-        ({"inputs": {"aa": np.ones(3)}}, "no 'aa'. Did you mean 'a'"),
+        ({"inputs": {"aa": np.ones(3)}}, "no input 'aa'. Did you mean 'a'"),
         ({"inputs": {"a": "nowhere.npy"}}, "no such file: nowhere.npy"),
         ({"inputs": {"a": str(tmp_path / "text.npy")}}, "is no .npy file"),
-        ({"dims": {"k": 3}, "run": True}, "no 'k'"),
+        ({"dims": {"k": 3}, "run": True}, "no open length 'k'"),
     ):
         with pytest.raises((ValueError, FileNotFoundError), match=text):
             examine(model, **wrong)
