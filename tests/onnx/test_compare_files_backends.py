@@ -184,6 +184,26 @@ def test_bfloat16_and_float16_values_are_compared(kind):
         assert report.first_mismatch.value == "a"
 
 
+@pytest.mark.parametrize("words", [{"against": "reference"}, {"backend": "reference"}])
+def test_a_node_that_onnx_reference_cannot_run_is_no_difference(words):
+    """Its GatherElements takes no more than 64 elements along an axis."""
+
+    def model(end="Neg"):
+        nodes = [helper.make_node("Abs", ["x"], ["a"], "abs"),
+                 helper.make_node("GatherElements", ["a", "i"], ["g"], "pick", axis=0),
+                 helper.make_node(end, ["g"], ["y"], "end")]  # fmt: skip
+        weights = [constant("i", np.zeros((3, 2, 2)), np.int64)]
+        return model_of(nodes, [info("x", FLOAT, [100, 2, 2])], [info("y", FLOAT, None)], weights)
+
+    with pytest.raises(RuntimeError) as caught:
+        compare_files(model(), model(), **words)
+    text = str(caught.value)
+    if "against" in words:
+        assert "could not be compared: GatherElements 'pick' of the second: onnx.reference" in text
+        assert text.endswith('Choose another backend: against="ort" or "ort-no-optimization"')
+    assert "onnx.reference does not run the model: ValueError: Need at least" in text
+
+
 @pytest.mark.parametrize("shape", [(2, 4, 8), (2, 3), (2, 3, 4, 5)])
 def test_arrays_of_another_shape_are_refused(shape):
     model = model_of([helper.make_node("Sin", ["x"], ["y"])], [info("x", FLOAT, ["n", 3, None])],

@@ -31,6 +31,8 @@ class Backend:
 
     Attributes:
         name: A key of BACKENDS.
+        libraries: Custom-op libraries that ONNX Runtime needs for the models.
+        argument: The argument that chose it, for errors.
         rewrites: Whether it changes a model before it runs it, so that a model with more outputs
             may compute something else. ONNX Runtime does this without optimisations too: nodes
             without a float16 kernel run in float32 between two casts.
@@ -48,6 +50,8 @@ class Backend:
                 + near_misses(name, BACKENDS)
             )
         self.name = name
+        self.libraries = libraries
+        self.argument = argument
         self.rewrites = name != "reference"
         self._level = "all" if name == "ort" else "disable"
         self._runner = Reference() if name == "reference" else Runner(libraries)

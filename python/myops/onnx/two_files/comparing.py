@@ -72,7 +72,8 @@ def compare_files(
     Raises:
         ValueError: Inputs that do not fit, an unknown backend, or nothing to compare.
         FileNotFoundError: No such file or library.
-        RuntimeError: A file does not load, or the first fails with all inputs that were tried.
+        RuntimeError: A file does not load, the first fails with all inputs that were tried, or
+            onnx.reference cannot run a node.
 
     Example:
         >>> simplified = myops.onnx.simplify("model.onnx", "simplified.onnx")
@@ -128,6 +129,11 @@ def compare_files(
         )
     outputs = _untouched(models, backends, feeds, ends, tolerance)
     _follow(main, outputs)
+    differ = any(row.status == "fail" for row in (*main, *inner))
+    for place, side in enumerate(("first", "second")):
+        if traces[place].stop is not None and mismatch is None and not differ:
+            _refuse_limits(backends[place], graphs[place], models[place], feeds[place],
+                           traces[place].stop, side)  # fmt: skip
     for side, result in zip(("first", "second"), traces, strict=True):
         if result.stop is not None:
             place, reason = result.stop
@@ -164,6 +170,30 @@ def compare_files(
         notes=notes,
         inputs=shown,
         versions=versions(*names),
+    )
+
+
+def _refuse_limits(
+    backend: Backend,
+    graph: Graph,
+    model: onnx.ModelProto,
+    feed: Mapping[str, np.ndarray],
+    stop: tuple[int, str] | None,
+    side: str,
+) -> None:
+    """Raises RuntimeError if onnx.reference stops at a node that ONNX Runtime runs: that is no
+    difference between models."""
+    if stop is None or backend.name != "reference":
+        return
+    try:
+        Backend("ort", backend.libraries).opened(model)(feed)
+    except Exception:  # the file is at fault; what ONNX Runtime raises has no common base
+        return
+    place, why = stop
+    raise RuntimeError(
+        f"compare: the files could not be compared: {graph.label(place)} of the {side}: "
+        f"{why.strip().rstrip('.')}. ONNX Runtime runs it, and the values before it agree. Choose "
+        f'another backend: {backend.argument}="ort" or "ort-no-optimization"'
     )
 
 
