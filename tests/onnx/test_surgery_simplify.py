@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import helper, numpy_helper
 from surgery_models import FLOAT, captured, exported, info, model_of, run, three_domains
 
+import myops.onnx
 import myops.ort
+from myops.onnx import module_paths
 from myops.onnx.graph import structure
 from myops.onnx.surgery import _detached_weights, _trial, slimming
 from myops.onnx.surgery.slimming import SimplifyError, simplify
@@ -29,6 +32,58 @@ def test_our_node_is_kept_and_constants_are_folded(exporter: str) -> None:
     assert len(result.model.functions) == 1
     feeds = {"x": np.random.rand(1, 3, 6, 5).astype(np.float32), "factor": np.float32([3, 2])}
     np.testing.assert_allclose(run(result.model, **feeds)[0], run(model, **feeds)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_pytorch_modules_are_kept(exporter: str) -> None:
+    """Of a node that survives, and of one into which onnxslim fuses others."""
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten(),
+        torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()), torch.nn.Linear(4, 2),
+    ).eval()  # fmt: skip
+    args = (torch.rand(1, 1, 4, 4),)
+    model = myops.onnx.export(net, args, exporter=exporter)
+    simplified = simplify(model).model
+    kept = {"3", "3.0", "3.1", "4"}
+    assert kept <= set(module_paths.names(model))
+    assert kept <= set(module_paths.names(simplified))
+    part = myops.onnx.extract(simplified, module="3")
+    assert {node.op_type for node in part.graph.node} == {"Gemm", "Relu"}
+    report = myops.onnx.compare(net, args, simplified)
+    assert report.passed
+    assert kept <= {value.path for value in report.values}
+
+
+class Shared(torch.nn.Module):
+    """One head for three sizes, of which the smallest comes last, as in detectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = torch.nn.Conv2d(2, 2, 3, stride=2, padding=1)
+        self.head = torch.nn.Conv2d(2, 3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        levels = [x.relu()]
+        for _ in range(2):
+            levels.append(self.down(levels[-1]).relu())
+        first = levels[0] + torch.nn.functional.interpolate(levels[1], scale_factor=2.0)
+        return torch.cat([self.head(item).flatten(2) for item in [first, *levels[1:]]], 2)
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_the_calls_of_a_module_stay_in_order(exporter: str) -> None:
+    """onnxslim sorts nodes anew."""
+    args = (torch.rand(1, 2, 8, 8),)
+    net = Shared().eval()
+    model = myops.onnx.export(net, args, exporter=exporter)
+    result = simplify(model).model
+    onnx.checker.check_model(result)
+    makers = {name: place for place, node in enumerate(model.graph.node) for name in node.output}
+    places = [makers[name] for node in result.graph.node for name in node.output if name in makers]
+    assert places == sorted(places)
+    report = myops.onnx.compare(net, args, result)
+    assert report.passed
+    assert {("head", number) for number in range(3)} <= {(v.path, v.call) for v in report.values}
 
 
 def test_shapes_are_inferred_behind_our_node() -> None:

@@ -14,11 +14,12 @@ import onnx
 from myops._extras import require
 from myops._names import choose
 from myops._text import reason
+from myops.onnx import module_paths
 from myops.onnx.bodies import add_function_bodies, remove_function_bodies
 from myops.onnx.graph import files, inference, scopes, storage, structure
 from myops.onnx.graph.structure import GraphError
 from myops.onnx.schema import register_schemas
-from myops.onnx.surgery import _comparison, _detached_weights, _dims
+from myops.onnx.surgery import _comparison, _detached_weights, _dims, _order
 from myops.onnx.surgery._errors import SimplifyError
 
 if TYPE_CHECKING:
@@ -214,6 +215,9 @@ def _slim(
     result.metadata_props.MergeFrom(
         item for item in model.metadata_props if item not in result.metadata_props
     )
+    # onnxslim drops what nodes say of PyTorch's modules, and sorts the calls of a module anew.
+    _order.restore(model, result)
+    module_paths.restore(model, result)
     return result
 
 
