@@ -11,7 +11,7 @@ import ast
 import functools
 import linecache
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -27,10 +27,15 @@ _SAYING = ("warn", "warn_once", "warning", "print", "info", "debug", "log")
 
 
 class TracedReads:
-    """Observes what the model reads at other inputs, by tracing it again."""
+    """Observes what the model reads at other inputs, by tracing it again.
 
-    def __init__(self, model: Any, inputs: Inputs, recorded: Recorded | None) -> None:
-        self._model, self._inputs = model, inputs
+    unchanged: A context in which a run does not change the model.
+    """
+
+    def __init__(
+        self, model: Any, inputs: Inputs, recorded: Recorded | None, unchanged: Callable[[Any], Any]
+    ) -> None:
+        self._model, self._inputs, self._unchanged = model, inputs, unchanged
         self.all: Mapping[Any, Read] = recorded.reads if recorded is not None else {}
         self._left = _SECONDS
         self._runs = {True: 0, False: 0}  # at other lengths, with other values only
@@ -79,8 +84,6 @@ class TracedReads:
         return {read.place: read for read in reads if not _refuses(read.place)}
 
     def _observed(self, changes: Mapping[str, torch.Tensor]) -> dict[Any, Read] | None:
-        from myops.onnx.guards._exported import unchanged
-
         recorded = Recorded()
         args, kwargs = self._inputs.replaced(changes).exported_call()
         leaves, spec = pytree.tree_flatten((args, kwargs))
@@ -88,7 +91,7 @@ class TracedReads:
         call = _Call(self._model, leaves, places, spec)
         tensors = tuple(leaves[place] for place in places)
         try:
-            with torch.no_grad(), unchanged(self._model), TraceReads(recorded):
+            with torch.no_grad(), self._unchanged(self._model), TraceReads(recorded):
                 _trace(call, tensors)
         except Exception:  # of the model or of torch; then nothing is said about its branches
             return None

@@ -83,7 +83,7 @@ class Exported:
 
     @functools.cached_property
     def traced_reads(self) -> TracedReads:
-        return TracedReads(runnable(self.model), self.inputs, self.recorded)
+        return TracedReads(runnable(self.model), self.inputs, self.recorded, unchanged)
 
     def warn(self, text: str) -> None:
         warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=_callers_level())

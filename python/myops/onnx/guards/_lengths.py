@@ -71,6 +71,7 @@ def explore(
     attempt: Try,
     more_time: Callable[[], bool],
     affordable: Try,
+    roomy: Try | None = None,
 ) -> bool:
     """Tries points until no point tests anything new, or until the time is over.
 
@@ -80,14 +81,16 @@ def explore(
         attempt: Compares at a point, or raises; returns whether PyTorch accepts it.
         more_time: Whether there is time for another point.
         affordable: Whether a point is small enough to try.
+        roomy: The same for large areas, of which attention makes far more.
 
     Returns:
         Whether the model accepted any of them.
     """
     groups = list(groups)
     example = _example(groups)
-    areas = sorted({n for n in constants if n >= 2})
-    numbers = sorted({n for n in areas if _fits(n, groups, example, affordable)} | set(SMALL))
+    given = sorted(n for n in set(constants) if n > 1)
+    areas = [n for n in given if _has_room(n, groups, example, roomy or affordable)]
+    numbers = sorted({n for n in given if _fits(n, groups, example, affordable)} | set(SMALL))
     steps = sorted({*_STEPS, *(n for n in numbers if n <= 256)})
     taken, found = _steps(groups, steps, attempt, more_time)
     if not found:
@@ -129,6 +132,16 @@ def explore(
 def _fits(n: int, groups: Sequence[Group], example: Point, affordable: Try) -> bool:
     """Whether a length just above n can be tried on any axis."""
     return n <= _USUAL or any(affordable(example | group.at(n + 1)) for group in groups)
+
+
+def _has_room(n: int, groups: Sequence[Group], example: Point, roomy: Try) -> bool:
+    """Whether an area just above n can be tried: one length changes, the other is the example's."""
+    olds = [old for group in groups for _, old in group.axes if old > 1]
+    return n <= _USUAL or any(
+        roomy(example | group.at(max(n // old + 1, group.length)))
+        for group in groups
+        for old in olds
+    )
 
 
 def _sides(areas: Sequence[int], olds: Sequence[int]) -> set[int]:

@@ -41,8 +41,9 @@ def check(exported: Exported) -> None:
             break
         search.attempt(point)
     taken = explore(
-        search.groups, search.constants(), search.attempt, search.more_time, search.affordable
-    )
+        search.groups, search.constants(), search.attempt, search.more_time, search.affordable,
+        search.roomy,
+    )  # fmt: skip
     if not search.taken and not taken and search.refusal is not None:
         lines = str(search.refusal).strip().splitlines() or [type(search.refusal).__name__]
         exported.warn(
@@ -140,16 +141,19 @@ class _Search:
                 return False
         return self.affordable(point)
 
-    def affordable(self, point: Point) -> bool:
+    def roomy(self, point: Point) -> bool:
+        return self.affordable(point, 1.5)
+
+    def affordable(self, point: Point, power: float = 1.0) -> bool:
+        """power: How the time of a run grows with the largest input."""
         for name, tensor in self._tensors.items():
             lengths = [point.get((name, axis), old) for axis, old in enumerate(tensor.shape)]
             if math.prod(lengths) > max(_ELEMENTS, tensor.numel()):
                 return False
         left = self._end - time.perf_counter()
-        ratio = self._ratio(point)
         if max(point.values(), default=0) > _LONG:
-            ratio *= max(1.0, ratio)  # attention
-        return self._rate * ratio < max(1.0, left / _SHARE)
+            power = 2.0  # attention
+        return self._rate * self._ratio(point) ** power < max(1.0, left / _SHARE)
 
     def _ratio(self, point: Point) -> float:
         """The number of elements of the largest input, divided by that in the example."""
