@@ -17,6 +17,7 @@ from guard_models import A, AddFunction, B, Model, assert_fails, exported_negati
 import myops
 import myops.onnx
 from myops.onnx import ExportCheckError, ExportCheckWarning, export, guards
+from myops.onnx.graph import scopes
 from myops.onnx.guards import _calls
 
 EXPORTERS = ["dynamo", "torchscript"]
@@ -311,8 +312,43 @@ def test_a_model_with_torch_cond_runs_afterwards() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ExportCheckWarning)
         myops.onnx.export(model, (x,))
-    said = [str(item.message) for item in caught if item.category is ExportCheckWarning]
-    assert len(said) == 1  # the other checks run nevertheless
-    assert "lost_node: PyTorch does not run the model while it is observed" in said[0]
+    assert [str(item.message) for item in caught if item.category is ExportCheckWarning] == []
     with torch.no_grad():
         assert torch.equal(model(x), x + 1)
+
+
+class BranchingToOps(torch.nn.Module):
+    def __init__(self, operator: Any) -> None:
+        super().__init__()
+        self.operator = operator
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda y: self.operator(y) + 1, lambda y: y - 1, (x,))
+
+
+def test_operators_in_torch_cond_are_observed() -> None:
+    assert_fails(
+        "lost_node", "calls the operator myops_guards_test::triple",
+        BranchingToOps(torch.ops.myops_guards_test.triple), A,
+    )  # fmt: skip
+    model = export(BranchingToOps(lambda y: myops.my_add(y, y)), (A,))
+    inner = [node.op_type for node in graphs_of_branches(model)]
+    assert "MyAdd" in inner
+
+
+def graphs_of_branches(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    return list(
+        scopes.all_nodes([*model.graph.node, *(n for f in model.functions for n in f.node)])
+    )
+
+
+def test_what_cannot_be_observed_is_said_without_torchs_hints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_calls.ObservingMode, "supports_higher_order_operators", False)
+    with pytest.warns(ExportCheckWarning, match="while its operators are observed") as caught:
+        myops.onnx.export(Branching().eval(), (torch.ones(3),))
+    (text,) = [str(item.message) for item in caught if item.category is ExportCheckWarning]
+    assert "HigherOrderOperator cond and mode myops" in text
+    assert "Hint" not in text
+    assert "0x" not in text

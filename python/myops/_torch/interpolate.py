@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from myops._torch.observing import ObservingMode
 from myops._torch.torchvision import Patch
 
 # The operators behind torch.nn.functional.interpolate, with mode and number of lengths. "area" is
@@ -106,7 +106,7 @@ def patch_interpolate() -> Patch:
     return patch
 
 
-class OnePixelWide(TorchDispatchMode):
+class OnePixelWide(ObservingMode):
     """In this context, antialiased images of floats that are one pixel wide have correct rows.
 
     torch 2.13 to 2.15 gives all their rows the values of the first.
@@ -118,14 +118,12 @@ class OnePixelWide(TorchDispatchMode):
         super().__init__()
         self.found = False
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def observed(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
         name = function.name().removeprefix("aten::").partition(".")[0]
         if name.endswith("_aa") and name in OPERATORS and args[1] and args[1][-1] == 1:
             self.found = True
             return _run(name, *args)
-        return function(*args, **(kwargs or {}))
+        return function(*args, **given)
 
 
 def _run(name: str, input: Tensor, *arguments: Any) -> Tensor:

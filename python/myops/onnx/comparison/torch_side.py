@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from myops._torch import seeds
+from myops._torch.observing import ObservingMode
 from myops.onnx.comparison.trees import copied, leaves, to_array
 from myops.onnx.graph.torchscript_scopes import Stack
 
@@ -117,16 +117,14 @@ def record_operators(
     kept: list[tuple[str, np.ndarray]] = []
     size = 0
 
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            results = func(*args, **(kwargs or {}))
+    class Watch(ObservingMode):
+        def observed(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
+            results = function(*args, **given)
             nonlocal size
             if size < limit and recorder.is_inside(path, call):
                 for leaf in pytree.tree_leaves(results):
                     if isinstance(leaf, torch.Tensor):
-                        kept.append((str(func), to_array(leaf)))
+                        kept.append((str(function), to_array(leaf)))
                         size += kept[-1][1].nbytes
             return results
 

@@ -17,7 +17,7 @@ from myops._names import choose
 from myops.onnx.exporting.inputs import Inputs, Slot
 from myops.onnx.guards import _difference, frozen_input, lost_node, numbers, opset
 from myops.onnx.guards._calls import CallRecorder, Reads
-from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning
+from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning, said
 from myops.onnx.guards._exported import Exported, runnable, unchanged
 from myops.onnx.guards._origin import of_failure as origin_of_failure
 
@@ -63,9 +63,10 @@ def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:
         try:
             exported.prepare(CallRecorder())
             return checks
-        except Exception as error:  # torch.cond and similar ones cannot be observed
+        except Exception as error:  # operators that take functions, and cannot be observed
             exported.warn(
-                f"lost_node: PyTorch does not run the model while it is observed: {error}"
+                "lost_node: PyTorch does not run the model while its operators are observed, so "
+                f"it was not checked whether all custom operators are in the file: {said(error)}."
             )
             checks = [name for name in checks if name != "lost_node"]
     if not set(checks) - {"opset"}:
@@ -73,7 +74,9 @@ def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:
     try:
         exported.prepare(None)
     except Exception as error:  # whatever the model itself raises
-        exported.warn(f"PyTorch does not run the model, so only the opset was checked: {error}")
+        exported.warn(
+            f"PyTorch does not run the model, so only the opset was checked: {said(error)}."
+        )
         return [name for name in checks if name == "opset"]
     return checks
 

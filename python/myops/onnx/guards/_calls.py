@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from myops._torch.observing import ObservingMode
 from myops.onnx.guards._profiler import profiled_by
 
 # torch's own namespaces.
@@ -181,23 +181,24 @@ class _Functions(TorchFunctionMode):
         return call()
 
 
-class _Dispatched(TorchDispatchMode):
+class _Dispatched(ObservingMode):
     """Observes operators that are called from C++ and from scripted programs."""
 
     def __init__(self, calls: CallRecorder) -> None:
         super().__init__()
         self._calls = calls
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        result = function(*args, **(kwargs or {}))
+    def observed(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
+        result = function(*args, **given)
         self._calls.seen(function.name())
-        self._calls.ran(function.name(), (args, kwargs), result)
+        self._calls.ran(function.name(), (args, given), result)
         return result
 
+    def returned(self, arguments: Any, result: Any) -> None:
+        self._calls.ran("higher_order::", arguments, result)
 
-class Reads(TorchDispatchMode):
+
+class Reads(ObservingMode):
     """A context that records whether a tensor is read into Python."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
@@ -205,9 +206,7 @@ class Reads(TorchDispatchMode):
         self.tensor = tensor
         self.found = False
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def observed(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
         scalar = function is torch.ops.aten._local_scalar_dense.default
         self.found = self.found or (scalar and args[0] is self.tensor)
-        return function(*args, **(kwargs or {}))
+        return function(*args, **given)

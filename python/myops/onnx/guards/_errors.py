@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+_ADDRESS = re.compile(r"<(\S+) object at 0x[0-9a-f]+>")
+_HINT = re.compile(r"\.?\s*(Hint:|To fix this|For more information).*", re.DOTALL)
+
 
 class ExportCheckError(ValueError):
     """A check of `myops.onnx.export` found the exported model wrong; no file was written.
@@ -43,3 +48,10 @@ class ExportCheckWarning(UserWarning):
         >>> any(item.category is myops.onnx.ExportCheckWarning for item in caught)
         True
     """
+
+
+def said(error: BaseException) -> str:
+    """The first line of an error, without addresses and torch's hints for its developers."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    line = _HINT.sub("", lines[0]) if lines else ""
+    return _ADDRESS.sub(r"\1", line).rstrip(".") or type(error).__name__

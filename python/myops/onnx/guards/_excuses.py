@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from myops._torch.interpolate import OnePixelWide
+from myops._torch.observing import ObservingMode
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._exported import Exported
 
@@ -97,26 +97,18 @@ def _no_number(exported: Exported, wanted: Sequence[Any], got: Sequence[Any]) ->
     )
 
 
-class _Watch(TorchDispatchMode):
-    """While it is entered, `called` calls the operators. found: Whether one was of its kind."""
+class _Watch(ObservingMode):
+    """found: Whether one of the operators was of its kind."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found = False
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        return self.called(function, args, dict(kwargs or {}))
-
-    def called(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
 
 class _Masked(_Watch):
     """In this context, attention without any position gives NaN, as a softmax of -inf only does."""
 
-    def called(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
+    def observed(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
         result = function(*args, **given)
         name = function.name().partition(".")[0]
         if name == "aten::_safe_softmax":
@@ -149,7 +141,7 @@ class _EqualCandidates(_Watch):
     ends the range of functions such as Sigmoid earlier than torch.
     """
 
-    def called(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
+    def observed(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
         if function.name().partition(".")[0] in _CHOICES and args[0].numel() > 1:
             ordered = args[0].detach().flatten().double().sort().values
             equal = ordered.diff() <= 1e-6 * max(1.0, float(ordered.abs().max()))
@@ -160,7 +152,7 @@ class _EqualCandidates(_Watch):
 class _FirstOfEqual(_Watch):
     """In this context, topk and sort order equal values by their indices."""
 
-    def called(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
+    def observed(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
         aten = torch.ops.aten
         if function not in (aten.topk.default, aten.sort.default):
             return function(*args, **given)
