@@ -352,6 +352,27 @@ def test_bfloat16_without_a_valid_file_is_an_error(
     assert not path.exists()
 
 
+class Cast(Normed):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.body(x)
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_autocast_is_named_where_it_makes_the_bfloat16(around: bool) -> None:
+    """Weights and inputs are float32."""
+    model = (Normed() if around else Cast()).eval()
+    cause = "is active around the export" if around else "or a cast of its own"
+    with (
+        pytest.raises(RuntimeError, match=rf"Why: .*torch\.autocast {cause}") as seen,
+        torch.autocast("cpu", torch.bfloat16, enabled=around),
+    ):
+        export(model, X, exporter="torchscript")
+    assert "Write the model without torch.autocast for the export" in str(seen.value)
+    assert "model.float()" not in str(seen.value)
+    assert "register_symbolic" not in str(seen.value)
+
+
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_bfloat16_without_kernels_is_a_warning(exporter: str) -> None:
     """The file is valid, for a GPU, but cannot be compared here."""

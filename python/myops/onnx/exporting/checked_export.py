@@ -14,8 +14,8 @@ import onnx
 
 from myops.onnx import guards
 from myops.onnx.bodies import add_function_bodies
+from myops.onnx.exporting import dtypes, exporters, failures, finishing, torch_arguments
 from myops.onnx.exporting import dynamic_axes as _axes
-from myops.onnx.exporting import exporters, failures, finishing, torch_arguments
 from myops.onnx.exporting.axis_names import name_axes
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
@@ -125,9 +125,13 @@ def _made(task: ExportTask, exporter: str) -> onnx.ModelProto:
     )  # fmt: skip
     if not files.is_large(proto):
         try:
-            finishing.refuse_invalid(proto, written)
+            finishing.refuse_invalid(
+                proto,
+                written,
+                functools.partial(dtypes.advice, task.model, task.inputs, "bfloat16"),
+            )
         except finishing.InvalidModelError as error:
-            where = guards.origin_of_failure(exported, error)
+            where = guards.origin_of_failure(exported, error, error.known)
             raise finishing.InvalidModelError(f"{error} {where}".rstrip()) from error.__cause__
     with exporters.without_own_messages():
         guards.run(exported, task.checks)

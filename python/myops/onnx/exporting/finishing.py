@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import onnx
 
@@ -14,12 +15,23 @@ _BFLOAT16 = onnx.TensorProto.BFLOAT16
 
 
 class InvalidModelError(RuntimeError):
-    """What torch's exporter or `standard` of an op wrote is no ONNX model."""
+    """What torch's exporter or `standard` of an op wrote is no ONNX model.
+
+    known: Whether the text says why.
+    """
+
+    known = False
 
 
-def refuse_invalid(model: onnx.ModelProto, written: onnx.ModelProto) -> None:
-    """Refuses a model that onnx.checker refuses. `written` is what torch's exporter made, before
-    the nodes of op libraries were written in standard ones.
+def refuse_invalid(
+    model: onnx.ModelProto, written: onnx.ModelProto, bfloat16: Callable[[], tuple[str, str]]
+) -> None:
+    """Refuses a model that onnx.checker refuses.
+
+    Args:
+        written: What torch's exporter made, before the nodes of op libraries were written in
+            standard ones.
+        bfloat16: Says why a model is in this type, and what to write instead.
 
     Raises:
         InvalidModelError: With what is wrong with it, and what to do where bfloat16 is the reason.
@@ -29,11 +41,13 @@ def refuse_invalid(model: onnx.ModelProto, written: onnx.ModelProto) -> None:
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
         said = lines[0].removeprefix("[ShapeInferenceError] ").rstrip(".")
-        advice = _about_bfloat16(model)
+        advice = _about_bfloat16(*bfloat16()) if _has_bfloat16(model) else ""
         by_torch = " that torch's exporter wrote" if _is_invalid(written) else ""
-        raise InvalidModelError(
+        refused = InvalidModelError(
             f"export: the model{by_torch} is not valid ONNX: {said}.{advice}"
-        ) from error
+        )
+        refused.known = bool(advice)
+        raise refused from error
 
 
 def _is_invalid(model: onnx.ModelProto) -> bool:
@@ -44,17 +58,18 @@ def _is_invalid(model: onnx.ModelProto) -> bool:
     return False
 
 
-def _about_bfloat16(model: onnx.ModelProto) -> str:
+def _has_bfloat16(model: onnx.ModelProto) -> bool:
     values = [*model.graph.input, *model.graph.value_info, *model.graph.output]
     types = {item.type.tensor_type.elem_type for item in values}
     types |= {item.data_type for item in model.graph.initializer}
-    if _BFLOAT16 not in types:
-        return ""
+    return _BFLOAT16 in types
+
+
+def _about_bfloat16(cause: str, instead: str) -> str:
     return (
-        " Why: the model is in bfloat16. Before opset 22 ONNX has no Conv, Pool and Gemm-like "
-        "nodes in it, torch's fusion of Conv with BatchNorm makes weights of float32, and ONNX "
-        "Runtime has few kernels for it on CPUs. Write model.float() for the export, and "
-        'myops.onnx.to_half(exported, dtype="bfloat16") afterwards.'
+        f" Why: {cause}. Before opset 22 ONNX has no Conv, Pool and Gemm-like nodes in bfloat16, "
+        "torch's fusion of Conv with BatchNorm makes weights of float32, and ONNX Runtime has few "
+        f"kernels for it on CPUs. Write {instead}."
     )
 
 

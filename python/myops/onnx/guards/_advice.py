@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 
+from myops.onnx.exporting import dtypes
 from myops.onnx.exporting.recorded import Condition, Read, SourceLine
 from myops.onnx.graph import scopes
 from myops.onnx.guards._exported import Exported
@@ -125,10 +126,10 @@ def of_dtypes(exported: Exported) -> str:
     narrow = sorted(exported.calls.floats & {"float16", "bfloat16"})
     if not narrow:
         return ""
+    cause, remedy = dtypes.advice(exported.model, exported.inputs, narrow[0])
     return (
-        f" The model is in {narrow[0]}, for which ONNX Runtime has few kernels on CPUs. Where it "
-        "is to run on one, write model.float() for the export, and "
-        f'myops.onnx.to_half(exported, dtype="{narrow[0]}") afterwards.'
+        f" Why: {cause}, for which ONNX Runtime has few kernels on CPUs. Where the file is to run "
+        f"on one, write {remedy}."
     )
 
 
@@ -152,6 +153,11 @@ def _reads(exported: Exported, changes: Mapping[str, torch.Tensor] | None) -> li
 
 def of_operator(operator: str) -> str:
     """For an operator that torch's exporter cannot write, or writes as something else."""
+    if not operator:
+        return (
+            "Write other operations of torch there, or tell both exporters how the operator that "
+            "is called there is written: myops.onnx.register_symbolic(its name, function)."
+        )
     return (
         "Write other operations of torch there, or tell both exporters how it is written: "
         f"myops.onnx.register_symbolic({operator!r}, function)."

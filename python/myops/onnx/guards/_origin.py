@@ -29,11 +29,15 @@ _NAMED = re.compile(
 )
 
 
-def of_failure(exported: Exported, error: Exception) -> str:
-    """For a model that ONNX Runtime or onnx.checker refuses: a sentence, or nothing."""
+def of_failure(exported: Exported, error: Exception, known: bool = False) -> str:
+    """For a model that ONNX Runtime or onnx.checker refuses: a sentence, or nothing.
+
+    Args:
+        known: Whether the cause is known, so that the operator needs no other translation.
+    """
     names = {name for found in _NAMED.findall(str(error)) for name in found if name}
     nodes = [node for node in exported.final.graph.node if node.name in names]
-    return _said(exported, nodes[0], "It fails at") if nodes else ""
+    return _said(exported, nodes[0], "It fails at", known) if nodes else ""
 
 
 def of_difference(
@@ -86,18 +90,18 @@ def _first(exported: Exported, changes: Mapping[str, torch.Tensor]) -> onnx.Node
     return next((n for n in nodes if _place(exported, n)), nodes[0] if nodes else None)
 
 
-def _said(exported: Exported, node: onnx.NodeProto, start: str) -> str:
+def _said(exported: Exported, node: onnx.NodeProto, start: str, known: bool = False) -> str:
     place = _place(exported, node)
     call = _metadata(node).get(_CALL, "")
     target = _TARGET.search(call)
     operator = f"{target.group(1)}::{target.group(2)}" if target else ""
     title = f"{node.domain}::" if node.domain not in ("", "ai.onnx") else ""
     told = f"{start} the node {title}{node.op_type} {node.name or node.output[0]!r}"
-    info = _op_rules.op_behind(exported, node)
+    info = _op_rules.op_behind(exported, node) if not known else None
     if info is not None:
         at = f" for the call at {place}" if place is not None else ""
         return f"{told}, which {_op_rules.title(info)} wrote{at}. {_op_rules.ADVICE}"
-    if _OF_LENGTHS.search(call) or node.op_type == "Shape":
+    if (not known and _OF_LENGTHS.search(call)) or node.op_type == "Shape":
         where = f" at {place}" if place is not None else ""
         return f"{told}, which belongs to a computation with lengths{where}." + (
             _advice.instead([place]) if place is not None else ""
@@ -106,7 +110,7 @@ def _said(exported: Exported, node: onnx.NodeProto, start: str) -> str:
         told += f", which stands for {operator or 'a call'} at {place}"
     elif operator:
         told += f", which stands for {operator}"
-    return f"{told}. {_advice.of_operator(operator or 'namespace::name')}"
+    return f"{told}." if known else f"{told}. {_advice.of_operator(operator)}"
 
 
 def _metadata(node: onnx.NodeProto) -> dict[str, str]:
