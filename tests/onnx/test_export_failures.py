@@ -325,6 +325,14 @@ def test_torchvision_operator_is_registered_automatically() -> None:
     assert "is not installed" not in done.stderr
 
 
+def test_an_interpolation_without_translation_names_the_argument() -> None:
+    model = torch.nn.Upsample(scale_factor=1.5, mode="nearest-exact")
+    with pytest.raises(RuntimeError, match="_upsample_nearest_exact2d in opset 20") as caught:
+        export(model, X, exporter="torchscript")
+    assert "Register it: register_interpolate=True, or" in str(caught.value)
+    assert export(model, X, exporter="torchscript", register_interpolate=True).graph.node
+
+
 class Normed(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from myops._torch.interpolate import OPERATORS
 from myops.onnx.exporting.multiples import UNSOLVED
 from myops.onnx.exporting.recorded import SourceLine
 
@@ -118,6 +119,8 @@ def unknown_operator(
     tell = f"myops.onnx.register_symbolic({name!r}, function)"
     if name == "torchvision::deform_conv2d":
         tell = "register_torchvision=True, or myops.onnx.register_torchvision()"
+    elif name.removeprefix("aten::") in OPERATORS:
+        tell = "register_interpolate=True, or myops.onnx.register_interpolate()"
     return (
         f"export: the exporter does not know how to write the operator {name} in opset {opset}. "
         f"{where.strip()}{' ' if where else ''}Register it: {tell}; or try another exporter or "
