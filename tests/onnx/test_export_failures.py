@@ -333,6 +333,22 @@ def test_an_interpolation_without_translation_names_the_argument() -> None:
     assert export(model, X, exporter="torchscript", register_interpolate=True).graph.node
 
 
+class Pairs(torch.nn.Module):
+    def forward(self, x: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+        return x @ pairs
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_model_that_never_runs_is_not_blamed_on_the_batch(batch: int) -> None:
+    """A batch of 1 is doubled for torch.export."""
+    args = (torch.rand(batch, 2, 3), torch.rand(4, 5))
+    with pytest.raises(RuntimeError, match="PyTorch does not run the model with the example"):
+        export(Pairs(), args, dynamic_axes={"x": {0: "n"}})
+    with pytest.raises(ValueError, match="got an example of length 1 on axis 0, expected 2"):
+        export(Model(lambda x: x.reshape(2, 3)), torch.rand(1, 2, 3),
+               dynamic_axes={"x": {0: "n"}})  # fmt: skip
+
+
 class Normed(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

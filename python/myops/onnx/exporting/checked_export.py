@@ -210,6 +210,7 @@ def _enlarged(task: ExportTask) -> Inputs:
         with guards.unchanged(task.model):
             guards.runnable(task.model)(*args, **kwargs)
     except Exception as error:
+        _refuse_what_does_not_run(task)  # with the example itself
         name, lengths = next(iter(changes.items()))
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
