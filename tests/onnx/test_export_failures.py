@@ -428,3 +428,35 @@ def test_operations_on_a_tensor_and_a_length_are_exported(floats: bool) -> None:
     x = x if floats else x.long()
     exported = export(Every(), x, dynamic_axes={"x": {2: "height", 3: "width"}})
     assert len(exported.graph.output) == len(operations())
+
+
+def test_a_file_that_cannot_be_compared_does_not_pass() -> None:
+    """torch's fusion makes dynamo's file invalid; the other has nodes without kernels."""
+    model, x = Normed().bfloat16().eval(), X.bfloat16()
+    with pytest.raises(RuntimeError, match="not valid ONNX") as caught:
+        export(model, x, exporter="dynamo", opset_version=22)
+    assert "exports the model, but the file could not be compared with PyTorch" in str(caught.value)
+    assert "passes all checks" not in str(caught.value)
+    with pytest.warns(ExportCheckWarning, match="was not run in ONNX Runtime"):
+        assert export(model, x, exporter="auto", opset_version=22).graph.node
+
+
+def test_auto_prefers_a_file_that_can_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    from myops.onnx.exporting import checked_export
+
+    made = checked_export._made
+    uncompared = {"dynamo": "no kernel"}
+
+    def marked(task: Any, exporter: str) -> Any:
+        found = made(task, exporter)
+        warnings.warn(exporter, ExportCheckWarning, stacklevel=1)
+        return checked_export._Made(found.proto, uncompared.get(exporter, ""))
+
+    monkeypatch.setattr(checked_export, "_made", marked)
+    for others, wanted in (({}, "torchscript"), ({"torchscript": "no kernel"}, "dynamo")):
+        uncompared.update(others)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ExportCheckWarning)
+            export(torch.nn.ReLU(), X, exporter="auto")
+        said = [str(item.message) for item in caught if item.category is ExportCheckWarning]
+        assert said == [wanted]

@@ -43,24 +43,48 @@ class ExportTask:
     multiples: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass
+class _Made:
+    """A checked model. uncompared: Why it could not be compared with PyTorch; empty if it was."""
+
+    proto: onnx.ModelProto
+    uncompared: str
+
+
 def with_any_exporter(task: ExportTask) -> onnx.ModelProto:
-    """Exports with the first exporter whose file passes all checks."""
+    """Exports with the first exporter whose file passes all checks; if neither file could be
+    compared with PyTorch, with the first that writes one."""
     errors: dict[str, Exception] = {}
+    uncompared: list[tuple[_Made, list[warnings.WarningMessage]]] = []
     for exporter in torch_arguments.EXPORTERS:
         try:
-            return _made(task, exporter)
+            with warnings.catch_warnings(record=True) as caught:
+                made = _made(task, exporter)
         except (ExportCheckError, LoweringError, ValueError, TypeError, RuntimeError) as error:
             errors[exporter] = error
+            continue
+        if not made.uncompared:
+            return _with_warnings(made, caught)
+        uncompared.append((made, caught))
+    if uncompared:
+        return _with_warnings(*uncompared[0])
     first = errors["dynamo"]
     said = "\n".join(f"{name}: {failures.text(error)}" for name, error in errors.items())
     raise RuntimeError(f"export: neither exporter makes a right file.\n{said}") from first
+
+
+def _with_warnings(made: _Made, caught: Sequence[warnings.WarningMessage]) -> onnx.ModelProto:
+    """The model, after the warnings of its export only."""
+    for item in caught:
+        warnings.warn_explicit(item.message, item.category, item.filename, item.lineno)
+    return made.proto
 
 
 def with_one_exporter(task: ExportTask, exporter: str) -> onnx.ModelProto:
     """With one exporter; where torch fails, the error says whether the other would do."""
     error: failures.ExporterError | ExportCheckError | finishing.InvalidModelError
     try:
-        return _made(task, exporter)
+        return _made(task, exporter).proto
     except (failures.ExporterError, finishing.InvalidModelError) as raised:
         error = raised
     except ExportCheckError as raised:
@@ -96,16 +120,21 @@ def _other(task: ExportTask, exporter: str) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             quiet = dataclasses.replace(task.settings, verbose=False)
-            _made(dataclasses.replace(task, settings=quiet), other)
+            made = _made(dataclasses.replace(task, settings=quiet), other)
     except Exception as error:
         return f'exporter="{other}" was tried and fails too: {failures.reason(error)}.'
+    if made.uncompared:
+        return (
+            f'exporter="{other}" was tried: it exports the model, but the file could not be '
+            f"compared with PyTorch ({made.uncompared})."
+        )
     return (
         f'exporter="{other}" was tried: it exports the model and passes all checks; '
         'exporter="auto" takes whichever does.'
     )
 
 
-def _made(task: ExportTask, exporter: str) -> onnx.ModelProto:
+def _made(task: ExportTask, exporter: str) -> _Made:
     """The checked model, with one exporter."""
     recorded = Recorded()
     with contextlib.nullcontext() if task.settings.verbose else exporters.without_own_messages():
@@ -135,7 +164,7 @@ def _made(task: ExportTask, exporter: str) -> onnx.ModelProto:
             raise finishing.InvalidModelError(f"{error} {where}".rstrip()) from error.__cause__
     with exporters.without_own_messages():
         guards.run(exported, task.checks)
-    return proto
+    return _Made(proto, exported.uncompared)
 
 
 def _exported(task: ExportTask, exporter: str, recorded: Recorded) -> tuple[onnx.ModelProto, Any]:

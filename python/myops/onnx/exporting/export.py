@@ -98,7 +98,8 @@ def export(
         opset_version: ai.onnx opset of the result, default 20. "torchscript" writes 7 to 20 (above
             20 the model is converted), "dynamo" 18 and up (below 18 the model is converted).
         exporter: "dynamo" (the default, based on torch.export), "torchscript", or "auto": the
-            first of them whose file passes all checks.
+            first of them whose file passes all checks; one that cannot be compared with PyTorch
+            only if neither can.
         target: "myops": our nodes, each with a function body of standard operators, so that
             ONNX Runtime runs the model with our library and without it. "onnx": standard
             operators only.

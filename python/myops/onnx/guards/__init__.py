@@ -74,6 +74,7 @@ def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:
     try:
         exported.prepare(None)
     except Exception as error:  # whatever the model itself raises
+        exported.uncompared = "PyTorch does not run the model"
         exported.warn(
             f"PyTorch does not run the model, so only the opset was checked: {said(error)}."
         )

@@ -23,6 +23,7 @@ _FLOAT64 = 1e-10  # far more than the rounding errors of sums in float64
 
 def check(exported: Exported) -> None:
     if exported.random:
+        exported.uncompared = "its results vary from run to run"
         exported.warn(
             f"{NAME}: two runs of the model in PyTorch differ, so the results were not compared."
         )
@@ -30,6 +31,7 @@ def check(exported: Exported) -> None:
     try:
         got = exported.ort_base
     except CannotRunError as error:
+        exported.uncompared = f"ONNX Runtime does not run it here: {error}"
         exported.warn(
             f"{NAME}: the model was not run in ONNX Runtime: {error}. The file is for runtimes "
             f"that have what this one lacks.{_advice.of_dtypes(exported)}"
