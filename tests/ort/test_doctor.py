@@ -262,7 +262,7 @@ def test_a_wrong_number_of_threads_is_a_warning_beside_a_model(
 ) -> None:
     monkeypatch.setenv("MYOPS_NUM_THREADS", "many")
     report = examine(model_of([node("MyAdd", domain="myops")], TWO))
-    assert report.verdict == "runs"
+    assert report.verdict == "loads"
     assert [item.code for item in report.warnings] == ["environment-variable"]
 
 
