@@ -220,7 +220,8 @@ def _exported(task: ExportTask, exporter: str, recorded: Recorded) -> tuple[onnx
 
 
 def _enlarged(task: ExportTask) -> Inputs:
-    """The inputs with length 2 instead of 1 on dynamic axes, if PyTorch accepts that.
+    """The inputs with length 2 instead of 1 on dynamic axes, and 2 * n instead of n where the name is
+    "n*h", if PyTorch accepts that.
 
     torch.export decides by the example what is broadcast, and whether an axis may be dynamic at
     all.
@@ -229,8 +230,9 @@ def _enlarged(task: ExportTask) -> Inputs:
     examples = {slot.name: inputs.tensor(slot) for slot in inputs.slots}
     changes: dict[str, dict[int, int]] = {}
     for name, axis in _axes.asked(inputs, task.dynamic_axes, task.dynamic_shapes):
-        if examples[name].shape[axis] == 1 and (name, axis) not in task.multiples:
-            changes.setdefault(name, {})[axis] = 2
+        multiple = task.multiples.get((name, axis), 1)
+        if examples[name].shape[axis] == multiple:
+            changes.setdefault(name, {})[axis] = 2 * multiple
     if not changes:
         return inputs
     longer = inputs.replaced({n: resized(examples[n], lengths) for n, lengths in changes.items()})
@@ -241,10 +243,11 @@ def _enlarged(task: ExportTask) -> Inputs:
     except Exception as error:
         _refuse_what_does_not_run(task)  # with the example itself
         name, lengths = next(iter(changes.items()))
+        axis, length = next(iter(lengths.items()))
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"export: dynamic_axes: {name}: got an example of length 1 on axis "
-            f"{next(iter(lengths))}, expected 2 or more: torch.export takes 1 for a constant, and "
-            f"PyTorch does not run the model with 2 there: {reason}"
+            f"export: dynamic_axes: {name}: got an example of length {length // 2} on axis {axis}, "
+            f"expected {length} or more: torch.export takes {length // 2} for a constant there, "
+            f"and PyTorch does not run the model with {length}: {reason}"
         ) from error
     return longer
