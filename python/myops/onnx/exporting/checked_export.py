@@ -220,8 +220,8 @@ def _exported(task: ExportTask, exporter: str, recorded: Recorded) -> tuple[onnx
 
 
 def _enlarged(task: ExportTask) -> Inputs:
-    """The inputs with length 2 instead of 1 on dynamic axes, and 2 * n instead of n on an axis named
-    "n*h", if PyTorch accepts that.
+    """The inputs with length 2 instead of 1 on dynamic axes, and with 2 * n instead of n on those
+    that are named "n*h", if PyTorch accepts that.
 
     torch.export decides by the example what is broadcast, and whether an axis may be dynamic at
     all.
