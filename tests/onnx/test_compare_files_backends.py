@@ -204,6 +204,18 @@ def test_a_node_that_onnx_reference_cannot_run_is_no_difference(words):
     assert "onnx.reference does not run the model: ValueError: Need at least" in text
 
 
+def _refused_everywhere(model, inputs, text):
+    """Checks that each function that takes arrays for the inputs refuses these."""
+    for call in (
+        lambda: compare_files(model, model, inputs=inputs),
+        lambda: myops.ort.bench(model, inputs=inputs),
+        lambda: myops.ort.explain(model, inputs=inputs),
+        lambda: myops.onnx.to_half(model, inputs=inputs),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
 @pytest.mark.parametrize("shape", [(2, 4, 8), (2, 3), (2, 3, 4, 5)])
 def test_arrays_of_another_shape_are_refused(shape):
     model = model_of([helper.make_node("Sin", ["x"], ["y"])], [info("x", FLOAT, ["n", 3, None])],
@@ -213,14 +225,7 @@ def test_arrays_of_another_shape_are_refused(shape):
     assert stated[:2] == ["n", 3]
     inputs = {"x": np.ones(shape, np.float32)}
     text = rf"inputs: x: got an array of shape \[{', '.join(map(str, shape))}\], expected \[n, 3, "
-    for call in (
-        lambda: compare_files(model, model, inputs=inputs),
-        lambda: myops.ort.bench(model, inputs=inputs),
-        lambda: myops.ort.explain(model, inputs=inputs),
-        lambda: myops.onnx.to_half(model, inputs=inputs),
-    ):
-        with pytest.raises(ValueError, match=text):
-            call()
+    _refused_everywhere(model, inputs, text)
 
 
 def test_a_shape_that_onnxruntime_refuses_is_explained():
@@ -244,14 +249,7 @@ def test_arrays_of_another_type_are_refused(dtype):
                      [info("y", FLOAT, [5])])  # fmt: skip
     inputs = {"x": np.ones(5, dtype)}
     text = f"inputs: x: got an array of {dtype}, expected float32; convert it"
-    for call in (
-        lambda: compare_files(model, model, inputs=inputs),
-        lambda: myops.ort.bench(model, inputs=inputs),
-        lambda: myops.ort.explain(model, inputs=inputs),
-        lambda: myops.onnx.to_half(model, inputs=inputs),
-    ):
-        with pytest.raises(ValueError, match=text):
-            call()
+    _refused_everywhere(model, inputs, text)
 
 
 @pytest.mark.parametrize("option", ["backend", "against"])
