@@ -85,12 +85,13 @@ Isa decide() {
                   known, ". Unset it to use the best one"));
 }
 
-bool decide_streaming() {
-  const char* wanted = std::getenv("MYOPS_STREAMING_STORES");
+// What is faster on CPUs of AMD only, unless an environment variable, 0 or 1, says otherwise.
+bool decide(const char* variable) {
+  const char* wanted = std::getenv(variable);
   if (wanted != nullptr && *wanted != '\0') {
     const std::string text(wanted);
     if (text == "0" || text == "1") return text == "1";
-    throw Error(str("MYOPS_STREAMING_STORES: got ", quoted(text), ", expected 0 or 1"));
+    throw Error(str(variable, ": got ", quoted(text), ", expected 0 or 1"));
   }
 #if defined(__x86_64__)
   return cpu().amd;
@@ -131,8 +132,13 @@ bool has_bfloat16_products() {
 #endif
 }
 
+bool bfloat16_products_pay() {
+  static const bool pay = decide("MYOPS_BFLOAT16_PRODUCTS");
+  return pay && has_bfloat16_products();
+}
+
 bool streaming_stores_pay() {
-  static const bool pay = decide_streaming();
+  static const bool pay = decide("MYOPS_STREAMING_STORES");
   return pay;
 }
 

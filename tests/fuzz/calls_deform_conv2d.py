@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import torch
+from bfloat16_products import PAIRS
 from drawing import (
     FLOATS,
     Data,
@@ -26,10 +26,7 @@ from reference_deform_conv2d import deform_conv2d as reference
 from torch import Tensor
 
 import myops
-from myops import _numpy
 
-CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-PAIRS = _numpy.instruction_set() == "avx512" and "avx512_bf16" in CPU  # products of bfloat16
 NAMES = ("x", "weight", "offset", "bias", "mask")
 # Limits at which the kernel changes its strategy (csrc/ops/deform_conv2d): channels of a block (16,
 # 32, 64),

@@ -286,7 +286,7 @@ Reference reference_deform_conv2d(const std::string& op, const Tensors& inputs,
     all = backward(problem, G, {X1, W1, offset1, mask1, twice}, wanted);
   }
   for (Expected& one : all) one.terms = problem.terms();
-  if (plain && inputs[first].dtype == DType::BFloat16 && has_bfloat16_products()) {
+  if (plain && inputs[first].dtype == DType::BFloat16 && bfloat16_products_pay()) {
     // Samples are rounded to bfloat16, and what is below the smallest normal number counts as 0.
     Expected& Y = all[0];
     Y.terms += rounding_of(DType::BFloat16) / arithmetic_of(DType::BFloat16);

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import warm
+from bfloat16_products import CAN_PAIR, PAIRS, VARIABLE, pairs
 from deform_cases import arrays, build, call, expected
 from runtimes import assert_equal_bits, assert_parity, to_numpy
 
@@ -21,8 +22,6 @@ import myops
 from myops import _numpy
 
 SWITCH = "deform_conv2d.bfloat16_product"
-CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-PAIRS = _numpy.instruction_set() == "avx512" and "avx512_bf16" in CPU
 COLUMNS, PLANES = "columns_product", "planes_product"
 
 # As in deform_cases.CASES, then the image's size, the kernel without pairs, and whether channels
@@ -110,27 +109,65 @@ print(json.dumps({
 """
 
 
-def run(isa: str, off: str = "") -> dict[str, Any]:
-    environment = {**os.environ, "MYOPS_DISABLE_KERNEL": off, "MYOPS_ISA": isa,
-                   "PYTHONPATH": os.pathsep.join(sys.path)}  # fmt: skip
-    done = warm.run("-c", RUN, env=environment, without_myops=True)
+def run(program: str, **environment: str) -> str:
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = warm.run("-c", program, env={**os.environ, "PYTHONPATH": path, **environment},
+                    without_myops=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return done.stdout
+
+
+REFUSED = """
+import torch, myops
+
+x = torch.zeros(1, 4, 2, 2).bfloat16()
+try:
+    myops.deform_conv2d(x, torch.zeros(1, 2, 2, 2).bfloat16(), torch.zeros(1, 4, 1, 1).bfloat16())
+except (RuntimeError, ValueError) as error:
+    print(error)
+"""
+
+
+def test_another_value_is_refused() -> None:
+    assert f'{VARIABLE}: got "2", expected 0 or 1' in run(REFUSED, **{VARIABLE: "2"})
+
+
+def error_of(isa: str, off: str = "", wanted: str = "") -> dict[str, Any]:
+    return json.loads(run(RUN, MYOPS_DISABLE_KERNEL=off, MYOPS_ISA=isa, **{VARIABLE: wanted}))
 
 
 def test_which_product_runs() -> None:
-    """Under each instruction set, and turned off; the error with one rounding and with two."""
+    """Under each instruction set, by default and as the variable says, and turned off; the error with
+    one rounding and with two."""
     for name in _numpy.instruction_sets():
-        pairs = name == "avx512" and "avx512_bf16" in CPU
-        found, off = run(name), run(name, SWITCH)
-        assert found["kernel"] == ("bfloat16_product" if pairs else "columns_product"), name
+        off = error_of(name, SWITCH, "1")
         assert off["kernel"] == "columns_product"
-        assert (found["bits"] != off["bits"]) == pairs
         # Errors are uniform up to 2^-8 of a number's power of two, which is half of it or more.
         assert 0.5 * 2.0**-8 / 3**0.5 < off["rms"] < 2.0**-8 / 3**0.5
-        assert off["rms"] * (1.1 if pairs else 1) <= found["rms"] <= off["rms"] * 1.6
+        for wanted in ("", "0", "1"):
+            found, paired = error_of(name, "", wanted), pairs(name, wanted)
+            assert found["kernel"] == ("bfloat16_product" if paired else "columns_product"), name
+            assert (found["bits"] != off["bits"]) == paired
+            assert off["rms"] * (1.1 if paired else 1) <= found["rms"] <= off["rms"] * 1.6
     source = Path(__file__).parents[2] / "csrc" / "ops" / "deform_conv2d" / "deform_conv2d.cpp"
     assert f'kernel_enabled("{SWITCH}")' in source.read_text()
+
+
+OTHERWISE = """
+import test_deform_conv2d_bfloat16 as t
+
+for number in range(len(t.CASES)):
+    t.test_error_and_runtimes(number)
+t.test_infinity_stays_with_its_outputs()
+t.test_subnormal_numbers()
+print(t.PAIRS)
+"""
+
+
+@pytest.mark.skipif(not CAN_PAIR, reason="this CPU has no products of pairs of bfloat16")
+def test_the_other_products() -> None:
+    """All of this with the products that this CPU does not use by itself."""
+    assert run(OTHERWISE, **{VARIABLE: str(int(not PAIRS))}).split() == [str(not PAIRS)]
 
 
 def test_subnormal_numbers() -> None:

@@ -16,7 +16,7 @@ void shape(ShapeContext& context) { context.set_output(0, check(context, kSlots)
 // Depends on weights and attributes alone, so that weights are packed for the kernel that reads
 // them.
 bool bfloat16_product(const Attributes& attributes, const Tensor& W) {
-  return W.dtype == DType::BFloat16 && has_bfloat16_products() &&
+  return W.dtype == DType::BFloat16 && bfloat16_products_pay() &&
          ConvShape(attributes, W).sums_pairs() && kernel_enabled("deform_conv2d.bfloat16_product");
 }
 #endif
