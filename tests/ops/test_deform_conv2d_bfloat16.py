@@ -137,8 +137,7 @@ def error_of(isa: str, off: str = "", wanted: str = "") -> dict[str, Any]:
 
 
 def test_which_product_runs() -> None:
-    """Under each instruction set, by default and as the variable says, and turned off; the error with
-    one rounding and with two."""
+    """Under each instruction set, by default, as the variable says, and turned off; its error."""
     for name in _numpy.instruction_sets():
         off = error_of(name, SWITCH, "1")
         assert off["kernel"] == "columns_product"
