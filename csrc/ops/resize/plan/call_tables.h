@@ -43,9 +43,13 @@ void add_gather(TableBudget& table_budget, Tables<Wide>& tables, bool copies) {
     take_gather(table_budget, last.taps, last.in_volume);
     tables.last.gather.emplace(last.taps, last.in_volume);
     const GatherTable<Wide>& table = tables.last.gather->table();
-    const bool fast = copies                    ? table.copies_fast()
-                      : std::is_same_v<T, Wide> ? table.is_fast()
-                                                : table.is_made_by_loops();
+    // Rows that are combined first, and then read, are in the type of the arithmetic.
+    const std::vector<Level<Wide>>& levels = tables.plan.levels;
+    const bool wide =
+        std::is_same_v<T, Wide> || (levels.size() > 1 && levels[levels.size() - 2].first);
+    const bool fast = copies ? table.copies_fast()
+                      : wide ? table.is_fast()
+                             : table.is_made_by_loops();
     if (!fast) tables.last.gather.reset();
   }
 }
