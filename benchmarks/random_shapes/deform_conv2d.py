@@ -71,7 +71,7 @@ def _tensors(shape: Deform, seed: int) -> dict[str, torch.Tensor]:
         "X": normal(shape.shape, shape.dtype, seed),
         "W": normal((shape.filters, depth, *shape.kernel), shape.dtype, seed + 1,
                     (depth * taps) ** -0.5),
-        "offset": _offsets((batch, 2 * taps, *shape.size), seed + 2),
+        "offset": _offsets((batch, 2 * taps, *shape.size), seed + 2, shape.spread),
         "B": normal((shape.filters,), shape.dtype, seed + 3),
     }  # fmt: skip
     found["offset"] = found["offset"].to(getattr(torch, shape.dtype))
@@ -82,9 +82,10 @@ def _tensors(shape: Deform, seed: int) -> dict[str, torch.Tensor]:
     return found
 
 
-def _offsets(sizes: tuple[int, ...], seed: int) -> torch.Tensor:
-    """Within +-3.5, where bfloat16 has steps of 1/64, and no nearer than MARGIN to an integer."""
-    values = normal(sizes, "float32", seed, 1.2).clamp(-3.5, 3.5)
+def _offsets(sizes: tuple[int, ...], seed: int, spread: float) -> torch.Tensor:
+    """Within +-3 times the spread, and no nearer than MARGIN to an integer. (Of the usual spread,
+    within +-3.5, where bfloat16 has steps of 1/64.)"""
+    values = normal(sizes, "float32", seed, spread).clamp(-2.9 * spread, 2.9 * spread)
     whole = values.floor()
     return whole + (values - whole).clamp(MARGIN, 1 - MARGIN)
 

@@ -56,6 +56,7 @@ class Deform:
     mask: bool = True
     channels_last: bool = False
     backward: bool = False
+    spread: float = 1.2  # the standard deviation of offsets, in pixels
 
     @property
     def size(self) -> tuple[int, int]:
@@ -80,6 +81,7 @@ class Deform:
                 words.append(f"{name} {by(pair)}")
         words += [f"{self.groups} groups"] * (self.groups > 1)
         words += [f"{self.offset_groups} offset groups"] * (self.offset_groups > 1)
+        words += [f"offsets of {self.spread:.0f} pixels"] * (self.spread > 2)
         return " ".join([*words, "mask" if self.mask else "no mask", self.dtype])
 
 
@@ -221,7 +223,10 @@ def _deform(rng: np.random.Generator, backward: bool) -> Deform:
         )  # fmt: skip
         products = found.samples // groups * filters
         if min(found.size) > 0 and found.samples <= MOST_SAMPLES and products <= 4e8:
-            return replace(found, padding=(int(padding[0]), int(padding[1])))
+            # 16-bit types would round them to integers, where the gradient of a sample jumps.
+            far = found.dtype in ("float32", "float64") and bool(rng.random() < 0.2)
+            spread = _log_uniform(rng, 4, 200) if far else found.spread
+            return replace(found, padding=(int(padding[0]), int(padding[1])), spread=spread)
 
 
 def _my_add(rng: np.random.Generator) -> Add:

@@ -22,7 +22,7 @@ constexpr Isa kBestFirst[] = {Isa::Avx512, Isa::Avx2, Isa::Neon, Isa::Portable};
 // Uses CPUID directly: __builtin_cpu_supports needs the compiler's own library, and that of zig,
 // which links our wheels, returns false for every feature.
 struct Cpu {
-  unsigned int leaf1_c = 0, leaf7_b = 0, leaf7_c = 0, leaf7_1_a = 0;
+  unsigned int leaf1_c = 0, leaf7_b = 0, leaf7_c = 0, leaf7_d = 0, leaf7_1_a = 0;
   unsigned int saved = 0;  // the registers that the system saves when it switches threads
   bool amd = false;
 
@@ -33,7 +33,7 @@ struct Cpu {
       __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
     }
     // The CPU answers how many further leaves 7 it has; those beyond would repeat another one.
-    if (__get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &d) && a >= 1) {
+    if (__get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &leaf7_d) && a >= 1) {
       __get_cpuid_count(7, 1, &leaf7_1_a, &b, &c, &d);
     }
   }
@@ -135,6 +135,15 @@ bool has_bfloat16_products() {
 bool bfloat16_products_pay() {
   static const bool pay = decide("MYOPS_BFLOAT16_PRODUCTS");
   return pay && has_bfloat16_products();
+}
+
+bool gathers_pay() {
+#if defined(__x86_64__)
+  constexpr unsigned int kHalf = 1U << 23;  // bit_AVX512FP16 in newer cpuid.h
+  return isa() == Isa::Avx512 && (cpu().leaf7_d & kHalf) != 0;
+#else
+  return false;
+#endif
 }
 
 bool streaming_stores_pay() {

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from bfloat16_products import PAIRS
+from cpu_choices import PAIRS
 from drawing import (
     FLOATS,
     Data,

@@ -182,8 +182,7 @@ MYOPS_INLINE V of_pairs(V low, V high, std::integer_sequence<int, kLane...>) {
   return shuffle<(kLane / Q * Q + kLane % Q * 2 % Q + kSecond + kLane % Q * 2 / Q * L)...>(low,
                                                                                            high);
 }
-// lefts[i] = from[at[i]], rights[i] = from[at[i] + 1]. Not by gathering, which takes longer: a pair
-// is one load.
+// lefts[i] = from[at[i]], rights[i] = from[at[i] + 1]; a pair is one load.
 template <class A>
 MYOPS_INLINE void load_pairs(const A* from, const int32_t* at, Vector<A>& lefts,
                              Vector<A>& rights) {
@@ -210,6 +209,26 @@ MYOPS_INLINE void load_pairs(const A* from, const int32_t* at, Vector<A>& lefts,
   const Vector<A> first = join_quads<A>(low), second = join_quads<A>(high);
   lefts = of_pairs<0>(first, second, kAll);
   rights = of_pairs<1>(first, second, kAll);
+}
+
+// The same by the instruction that gathers; see gathers_pay().
+template <class A>
+inline constexpr bool kGathersPairs = MYOPS_VECTOR_BYTES == 64 && sizeof(A) == 4;
+template <class A>
+MYOPS_INLINE void gather_pairs(const A* from, const int32_t* at, Vector<A>& lefts,
+                               Vector<A>& rights) {
+#if MYOPS_VECTOR_BYTES == 64
+  const auto pairs = [&](int first) MYOPS_INLINED {
+    const __m256i places = load_as<__m256i>(at + first);
+    return (Vector<A>)_mm512_i32gather_epi64(places, from, sizeof(A));
+  };
+  const Vector<A> low = pairs(0), high = pairs(8);
+  const Index<A> even = 2 * load_as<Index<A>>(kLaneNumbers);
+  lefts = permute(low, high, even);
+  rights = permute(low, high, even + 1);
+#else
+  load_pairs(from, at, lefts, rights);
+#endif
 }
 
 #if MYOPS_VECTOR_BYTES >= 32

@@ -143,7 +143,10 @@ void CellGradient<T>::run_items(const Band& band, const A* weights, A* totals) c
                 to.row, to.pixel, line.get());
     };
     if (part.deferred) {
-      work.run_parts(part.wanted, add_sums);
+      work.run_parts(part.wanted, add_sums, [&](const Entries& entries) {
+        add_far(work.taps(), entries, work.sums(), plan.channels(), band.rows, conv_.width, to.data,
+                to.channel, to.row, to.pixel);
+      });
     } else if (part.wanted.X) {
       add_sums(part.cells);
     }

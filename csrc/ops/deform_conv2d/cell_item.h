@@ -70,20 +70,16 @@ class ItemGradient {
     run_entries({0, item_.taps.count(), 0, tile_.pixels()}, cells, wanted);
     finish(wanted);
   }
-  // The same in parts; add(cells) adds sums() to the gradient of X.
-  template <class Add>
-  void run_parts(const Wanted& wanted, const Add& add) {
+  // The same in parts; add(cells), or add_far(entries), adds sums() to the gradient of X.
+  template <class Add, class AddFar>
+  void run_parts(const Wanted& wanted, const Add& add, const AddFar& add_far) {
     prepare(wanted);
-    in_windows(at_, {0, item_.taps.count(), 0, tile_.pixels()},
-               pixels_read(call_.plan.table_cells()), [&](const Entries& entries, const Box& read) {
-                 const CellBox cells(read);
-                 run_entries(entries, cells, wanted);
-                 if (wanted.X) add(cells);
-               });
+    run_part({0, item_.taps.count(), 0, tile_.pixels()}, wanted, add, add_far);
     finish(wanted);
   }
 
   const CellItem& item() const { return item_; }
+  const Taps<T>& taps() const { return at_; }
   const A* sums() const { return sums_.get(); }  // the table of the gradient of X
   const A* W() const { return W_.get(); }        // the item's part of the gradient of W
   // The elements of W().
@@ -134,16 +130,37 @@ class ItemGradient {
     return rows_.get() + (part.channels.first - item_.channels.first) * tap_row();
   }
 
-  void run_entries(const Entries& entries, const CellBox& cells, const Wanted& wanted) {
+  template <class Add, class AddFar>
+  void run_part(const Entries& entries, const Wanted& wanted, const Add& add,
+                const AddFar& add_far) {
+    constexpr int64_t kFar = 8;  // cells for each entry: they are filled, cleared and added
+    const Box read = at_.extent(entries);
+    const int64_t count = entries.taps() * entries.pixels(), most = call_.plan.table_cells();
+    if (read.pixels() <= std::min(kFar * count, pixels_read(most))) {
+      const CellBox cells(read);
+      run_entries(entries, cells, wanted);
+      if (wanted.X) add(cells);
+    } else if (read.pixels() > kFar * count && count <= most) {
+      run_entries(entries, cells_of(entries), wanted, true);
+      if (wanted.X) add_far(entries);
+    } else {
+      for (const Entries& half : entries.halves()) run_part(half, wanted, add, add_far);
+    }
+  }
+
+  // `far`: cells are those of cells_of().
+  void run_entries(const Entries& entries, const CellBox& cells, const Wanted& wanted,
+                   bool far = false) {
     const int64_t size = cells.channel<A>();
     const bool moved = wanted.moved;
     A* const out = wanted.X ? sums_.get() : nullptr;
     if (moved || wanted.W) {
-      fill_cells(call_.inputs.X, conv_, tile_.image, item_.channels, cells, window_.get(),
-                 table_.get());
+      const StridedView<const T>& X = call_.inputs.X;
+      far ? fill_far(X, conv_, tile_.image, item_.channels, at_, entries, table_.get())
+          : fill_cells(X, conv_, tile_.image, item_.channels, cells, window_.get(), table_.get());
     }
     if (out != nullptr) std::fill_n(out, call_.plan.channels() * size, A{});
-    at_.locate(entries, cells.box, 4);
+    far ? at_.number(entries, 2) : at_.locate(entries, cells.box, 4);
     // All taps of some pixels, whose cells stay in the L1 cache.
     for (int64_t p = entries.first; p < entries.last; p += kStrip) {
       const int64_t pixels = std::min(kStrip, entries.last - p), taps = item_.taps.count();

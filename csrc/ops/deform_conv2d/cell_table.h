@@ -200,4 +200,38 @@ void add_table(const CellBox& cells, const A* table, int64_t channels, const Ran
   }
 }
 
+// Tables in which each entry has a cell of its own, for entries that are far apart.
+inline CellBox cells_of(const Entries& entries) {
+  CellBox cells;
+  cells.box = {0, 1, 0, entries.taps() * entries.pixels()};
+  return cells;
+}
+// As fill_cells().
+template <class T, class A>
+void fill_far(const StridedView<const T>& X, const ConvShape& conv, int64_t image,
+              const Range& channels, const Taps<T>& taps, const Entries& entries, A* table) {
+  const CellBox cells = cells_of(entries);
+  const int64_t size = cells.channel<A>();
+  std::fill_n(table, channels.count() * size, A{});
+  for (int64_t c = 0; c < channels.count(); ++c, table += size) {
+    const T* const plane = X.at(image, channels.first + c, 0, 0);
+    each_far_corner(taps, entries, {0, conv.height}, conv.width,
+                    [&](int64_t place, int64_t corner, int64_t y, int64_t x) MYOPS_INLINED {
+                      table[place + corner] = static_cast<A>(plane[y * X.step[2] + x * X.step[3]]);
+                    });
+  }
+}
+// As add_table().
+template <class T, class A>
+void add_far(const Taps<T>& taps, const Entries& entries, const A* table, int64_t channels,
+             const Range& rows, int64_t width, A* to, int64_t channel, int64_t row, int64_t pixel) {
+  const int64_t size = cells_of(entries).channel<A>();
+  for (int64_t c = 0; c < channels; ++c, table += size, to += channel) {
+    each_far_corner(taps, entries, rows, width,
+                    [&](int64_t place, int64_t corner, int64_t y, int64_t x) MYOPS_INLINED {
+                      to[(y - rows.first) * row + x * pixel] += table[place + corner];
+                    });
+  }
+}
+
 }  // namespace myops::deform::MYOPS_ISA

@@ -2,6 +2,8 @@
 // The mathematics are in taps.h.
 #pragma once
 
+#include <array>
+
 #include "blocking.h"
 
 namespace myops::deform::MYOPS_ISA {
@@ -42,6 +44,16 @@ struct Entries {
   int64_t first_tap, last_tap, first, last;
   int64_t taps() const { return last_tap - first_tap; }
   int64_t pixels() const { return last - first; }
+  // Of the taps, or of the pixels of one tap.
+  std::array<Entries, 2> halves() const {
+    std::array<Entries, 2> half{*this, *this};
+    if (taps() > 1) {
+      half[0].last_tap = half[1].first_tap = first_tap + taps() / 2;
+    } else {
+      half[0].last = half[1].first = first + pixels() / 2;
+    }
+    return half;
+  }
 };
 
 // A rectangle of pixels, ends excluded.

@@ -166,11 +166,7 @@ class Columns {
     if (held()) {
       sample_from(column, block, strip, strip);
     } else {
-      in_windows(taps_, strip, capacity_ / pixel_of<A>(block.count()),
-                 [&](const Entries& part, const Box& box) {
-                   hold(block, part, box);
-                   sample_from(column, block, strip, part);
-                 });
+      sample_parts(column, block, strip, strip);
       held_ = {0, 0};
     }
     fill_factor(strip.taps() * block.count(), row_of<A>(strip.taps(), block.count()),
@@ -201,6 +197,27 @@ class Columns {
       if (direction_) direction_window_ = direction_.read(image_, channels, box);
     }
     taps_.locate(entries, box, pixel_of<A>(channels.count()));
+  }
+
+  // The window of entries with a cell for each.
+  void hold_cells(const Range& channels, const Entries& entries) {
+    held_ = channels;
+    if (X_) window_ = X_.read_cells(image_, channels, taps_, entries);
+    if (direction_) direction_window_ = direction_.read_cells(image_, channels, taps_, entries);
+    taps_.number(entries, pixel_of<A>(channels.count()));
+  }
+
+  // Samples parts of a strip that fit a window each.
+  void sample_parts(Column column, const Range& block, const Entries& strip, const Entries& part) {
+    const Box box = taps_.extent(part);
+    const int64_t count = part.taps() * part.pixels();
+    const int64_t most = capacity_ / pixel_of<A>(block.count());
+    const bool near = box.pixels() <= kFarApart * count;
+    if (near ? box.pixels() <= most : 4 * count <= most) {
+      near ? hold(block, part, box) : hold_cells(block, part);
+      return sample_from(column, block, strip, part);
+    }
+    for (const Entries& half : part.halves()) sample_parts(column, block, strip, half);
   }
 
   template <class Body>

@@ -51,6 +51,28 @@ class Source {
         window_(context, view_ ? capacity : 0) {}
   explicit operator bool() const { return static_cast<bool>(view_); }
 
+  // Copies the cells of entries that are far apart, four pixels each, which must fit the window:
+  // two rows, in which each entry has two pixels. See Taps::number().
+  WindowView<const A> read_cells(int64_t image, const Range& channels, const Taps<T>& taps,
+                                 const Entries& entries) const {
+    const int64_t pixel = pixel_of<A>(channels.count());
+    const WindowView<const A> view{window_.get(), 2 * entries.taps() * entries.pixels() * pixel,
+                                   pixel};
+    A* to = window_.get();
+    for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+      for (int64_t p = entries.first; p < entries.last; ++p, to += 2 * pixel) {
+        const int64_t entry = k * taps.stride() + p;
+        if (taps.missed(entry)) continue;
+        const int64_t y = taps.row(entry), x = taps.column(entry);
+        for (int64_t corner = 0; corner < 4; ++corner) {
+          copy_any(image, channels, y + corner / 2, x + corner % 2, pixel,
+                   to + corner / 2 * view.row + corner % 2 * pixel);
+        }
+      }
+    }
+    return view;
+  }
+
   // Copies channels of the pixels of `box`, which must fit the window. Valid until the next call.
   WindowView<const A> read(int64_t image, const Range& channels, const Box& box) const {
     const int64_t pixel = pixel_of<A>(channels.count());
@@ -151,6 +173,18 @@ class Source {
     }
     return x;
   }
+  // A pixel that may be next to X.
+  MYOPS_INLINE void copy_any(int64_t image, const Range& channels, int64_t y, int64_t x,
+                             int64_t pixel, A* to) const {
+    if (y < 0 || y >= height_ || x < 0 || x >= width_) {
+      std::fill_n(to, pixel, A{});
+      return;
+    }
+    const T* const from = view_.at(image, channels.first, y, x);
+    if (view_.step[1] == 1) return copy_pixel(from, channels.count(), to);
+    for (int64_t c = 0; c < channels.count(); ++c) to[c] = static_cast<A>(from[c * view_.step[1]]);
+    std::fill_n(to + channels.count(), pixel - channels.count(), A{});
+  }
   void copy_pixel(const T* from, int64_t channels, A* to) const {
     constexpr int64_t L = kLanes<A>, Q = kQuad<A>;
     int64_t c = 0;
@@ -180,6 +214,28 @@ class Source {
   Buffer<A> window_;
 };
 
+// A box has many more pixels than its entries read if there are more of them for each entry. The
+// pixels of a box are copied one after the other, which takes a fraction of the time that as many
+// take elsewhere in memory.
+inline constexpr int64_t kFarApart = 32;
+
+// Calls body(place, corner, y, x) for the corners that lie in rows of an image, of the cells of
+// entries; cells are four places apart.
+template <class T, class Body>
+MYOPS_INLINE void each_far_corner(const Taps<T>& taps, const Entries& entries, const Range& rows,
+                                  int64_t width, const Body& body) {
+  int64_t place = 0;
+  for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+    for (int64_t p = entries.first; p < entries.last; ++p, place += 4) {
+      const int64_t entry = k * taps.stride() + p;
+      if (taps.missed(entry)) continue;
+      for (int64_t corner = 0; corner < 4; ++corner) {
+        const int64_t y = taps.row(entry) + corner / 2, x = taps.column(entry) + corner % 2;
+        if (y >= rows.first && y < rows.last && x >= 0 && x < width) body(place, corner, y, x);
+      }
+    }
+  }
+}
 // Calls body(entries, box) for parts of `entries` whose boxes have at most `pixels` pixels and not
 // many more than the entries read. Parts that read nothing are included. One entry needs 2 x 2
 // pixels.
@@ -188,14 +244,7 @@ void in_windows(const Taps<T>& taps, const Entries& entries, int64_t pixels, con
   const Box box = taps.extent(entries);
   const int64_t most = std::min(pixels, 8 * entries.taps() * entries.pixels());
   if (box.pixels() <= most) return body(entries, box);
-  Entries first = entries, second = entries;
-  if (entries.taps() > 1) {
-    first.last_tap = second.first_tap = entries.first_tap + entries.taps() / 2;
-  } else {
-    first.last = second.first = entries.first + entries.pixels() / 2;
-  }
-  in_windows(taps, first, pixels, body);
-  in_windows(taps, second, pixels, body);
+  for (const Entries& half : entries.halves()) in_windows(taps, half, pixels, body);
 }
 
 }  // namespace myops::deform::MYOPS_ISA

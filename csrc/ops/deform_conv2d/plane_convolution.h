@@ -45,9 +45,6 @@ class PlaneConvolution {
   }
 
  private:
-  // Of an offset group; see few(). With AVX-512 columns_product takes 0.9 of the time for four to
-  // six channels.
-  static constexpr int64_t kMostChannels = MYOPS_VECTOR_BYTES == 64 ? 3 : 6;
   static constexpr int64_t kTilePixels = 8192 / sizeof(A);
   static constexpr int64_t kStripBytes = 16384;  // of samples, half of the L1 cache
   // Planes of some offset groups that are multiplied together, and their bytes.
@@ -57,17 +54,23 @@ class PlaneConvolution {
   // Vectors of channels are used badly by few channels, and by those of several weight groups,
   // which products take apart.
   static bool few(const ConvShape& conv, bool channels_last) {
-    const int64_t channels = conv.channels_per_offset();
+    constexpr bool kLong = MYOPS_VECTOR_BYTES == 64;
+    static const bool gathers = gathers_pay();
+    const int64_t channels = conv.channels_per_offset(), outputs = conv.group_outputs();
     if (conv.depthwise()) {
       const bool padded = pixel_of<A>(channels) != channels;
-      return channels < (padded ? 8 : 4);
+      return channels < (padded || gathers ? 8 : 4);
     }
     const bool one = conv.group_channels() % channels == 0;  // weight group
-    // With AVX-512, columns_product takes 0.5 to 0.9 of the time where planes of sums would be
-    // transposed and a single block of channels is sampled.
-    const bool transposes = channels_last && conv.group_channels() == channels;
-    if (MYOPS_VECTOR_BYTES == 64 && sizeof(A) == sizeof(float) && transposes) return channels < 2;
-    return channels <= (one ? kMostChannels : kMostPlanes);
+    const bool all = conv.group_channels() == channels;      // of its channels
+    // (Where planes of sums are transposed, and a single block of channels is sampled, columns take
+    // less time.)
+    if (kGathersPairs<A> && gathers) {
+      if (channels_last && all) return channels <= (outputs <= 4 ? 12 : outputs <= 64 ? 4 : 1);
+      return channels <= (one && !all ? 6 : 12);
+    }
+    if (kLong && sizeof(A) == sizeof(float) && channels_last && all) return channels < 2;
+    return channels <= (!one ? 8 : kLong ? 3 : 6);
   }
 
   struct Buffers {  // of one task

@@ -7,7 +7,7 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-inline constexpr int64_t kMostPlanes = 8;  // channels that are sampled at a time
+inline constexpr int64_t kMostPlanes = 12;  // channels that are sampled at a time
 
 // Where the plane of a channel's first tap is, and how many planes further that of the next tap.
 struct PlanePlace {
@@ -35,13 +35,15 @@ class PlaneSamples {
   void begin(const Range& channels, const PlanePlace* places) {
     channels_ = channels;
     places_ = places;
-    held_ = read({0, taps_, 0, tile_.pixels()});
+    const Entries all{0, taps_, 0, tile_.pixels()};
+    const Box box = extent(all);
+    held_ = near(box, all) && read(box);
   }
   // The samples of some pixels, each plane `row` elements behind the previous one. Up to kLanes
   // elements behind those of the last pixel are written.
   void sample(const Range& pixels, A* out, int64_t row) {
     const Entries all{0, taps_, pixels.first, pixels.last};
-    if (held_) return sample_entries(all, pixels.first, out, row);
+    if (held_) return sample_entries<false>(all, pixels.first, out, row);
     in_parts(all, pixels.first, out, row);
   }
 
@@ -103,15 +105,40 @@ class PlaneSamples {
     }
   };
   Box extent(const Entries& entries) const;
-  bool read(const Entries& entries);
+  // Whether the pixels of a box are not many more than its entries read.
+  static bool near(const Box& box, const Entries& entries) {
+    return box.pixels() <= kFarApart * entries.taps() * entries.pixels();
+  }
+  // Fills the window, if the box fits it.
+  bool read(const Box& box) {
+    if (!window_.fits(box, channels_.count())) return false;
+    window_.fill(tile_.image, channels_, box);
+    return true;
+  }
   void in_parts(const Entries& entries, int64_t first, A* out, int64_t row);
+  template <bool kFar>  // without a window
   void sample_entries(const Entries& entries, int64_t first, A* out, int64_t row) const;
   static constexpr int64_t kTogether = 512 / sizeof(A);
-  struct Cells {
-    int32_t at[kTogether];
-    A weights[4][kTogether];
-  };
-  void find_cells(const Line& line, int64_t first, int64_t last, Cells& cells) const;
+  static constexpr A kOutside = -2;  // a row and column that are outside of X, as those behind them
+  using Weights = A[4][kTogether];
+  template <class Put>
+  void find_cells(const Line& line, int64_t first, int64_t last, Weights& weights,
+                  const Put& put) const;
+  void sample_far(const Line& line, int64_t tap, A* out, int64_t row) const;
+  // Of one channel.
+  template <class LoadCorners>
+  static MYOPS_INLINE void blend(const Weights& weights, int64_t count,
+                                 const LoadCorners& load_corners, A* to) {
+    for (int64_t i = 0; i < count; i += kLanes<A>) {
+      V corners[4];
+      load_corners(i, corners);
+      V sample = load(weights[0] + i) * corners[0];
+#pragma GCC unroll 3
+      for (int j = 1; j < 4; ++j) sample = fma(load(weights[j] + i), corners[j], sample);
+      store(to + i, sample);
+    }
+  }
+  template <bool kGathers>
   void sample_line(const Line& line, int64_t tap, A* out, int64_t row) const;
 
   const ConvShape& conv_;
@@ -127,6 +154,7 @@ class PlaneSamples {
   Range channels_{0, 0};
   const PlanePlace* places_ = nullptr;
   bool held_ = false;  // the window has all samples of the tile
+  const bool gathers_ = gathers_pay();
 };
 
 template <class T>
@@ -187,37 +215,28 @@ Box PlaneSamples<T>::extent(const Entries& entries) const {
   return {first(low[0]), last(high[0], conv_.height), first(low[1]), last(high[1], conv_.width)};
 }
 
-// Fills the window with what some entries read. False: it does not fit, or they are so far apart
-// that parts of them are faster.
-template <class T>
-bool PlaneSamples<T>::read(const Entries& entries) {
-  const Box box = extent(entries);
-  const bool near = box.pixels() <= 8 * entries.taps() * entries.pixels();
-  if (!near || !window_.fits(box, channels_.count())) return false;
-  window_.fill(tile_.image, channels_, box);
-  return true;
-}
-
 template <class T>
 void PlaneSamples<T>::in_parts(const Entries& entries, int64_t first, A* out, int64_t row) {
-  if (read(entries)) return sample_entries(entries, first, out, row);
-  Entries one = entries, other = entries;
-  if (entries.taps() > 1) {
-    one.last_tap = other.first_tap = entries.first_tap + entries.taps() / 2;
-  } else {
-    one.last = other.first = entries.first + entries.pixels() / 2;
-  }
-  in_parts(one, first, out, row);
-  in_parts(other, first, out, row);
+  const Box box = extent(entries);
+  if (!near(box, entries)) return sample_entries<true>(entries, first, out, row);
+  if (read(box)) return sample_entries<false>(entries, first, out, row);
+  for (const Entries& half : entries.halves()) in_parts(half, first, out, row);
 }
 
 template <class T>
+template <bool kFar>
 void PlaneSamples<T>::sample_entries(const Entries& entries, int64_t first, A* out,
                                      int64_t row) const {
   for_each_row(entries, [&](int64_t y, int64_t begin, int64_t count, int64_t p) {
     for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
       const Line line(*this, k, y, begin, count, p);
-      sample_line(line, k, out + p - first, row);
+      A* const to = out + p - first;
+      if constexpr (kFar) {
+        sample_far(line, k, to, row);
+      } else {
+        gathers_ ? sample_line<kGathersPairs<A>>(line, k, to, row)
+                 : sample_line<false>(line, k, to, row);
+      }
     }
   });
 }
@@ -225,53 +244,78 @@ void PlaneSamples<T>::sample_entries(const Entries& entries, int64_t first, A* o
 // One tap. First the cells and weights of some pixels, then their samples: in one loop, a core
 // could not begin with a vector before it has almost finished the previous one.
 template <class T>
+template <bool kGathers>
 void PlaneSamples<T>::sample_line(const Line& line, int64_t tap, A* out, int64_t row) const {
-  constexpr int64_t L = kLanes<A>;
   const int64_t channels = channels_.count(), columns = window_.box().columns();
+  const auto top = static_cast<A>(window_.box().top), left = static_cast<A>(window_.box().left);
+  // Windows have fewer elements than a float has integers.
+  const auto step = static_cast<A>(columns);
+  const V outside = broadcast(static_cast<A>(window_.box().pixels()));
   for (int64_t first = 0; first < line.count; first += kTogether) {
     const int64_t last = std::min(first + kTogether, line.count);
-    Cells cells;
-    find_cells(line, first, last, cells);
+    int32_t at[kTogether];
+    Weights weights;
+    find_cells(line, first, last, weights, [&](int64_t i, const auto& hit, V y, V x) {
+      const V cell = (y - top) * step + (x - left);
+      store(at + i, __builtin_convertvector((V)(hit ? cell : outside), I));
+    });
     for (int64_t c = 0; c < channels; ++c) {
       const A* const window = window_.plane(c);
+      const auto load_corners = [&](int64_t i, V(&corners)[4]) MYOPS_INLINED {
+        for (int y = 0; y < 2; ++y) {
+          const A* const pairs = window + y * columns;
+          V &left_one = corners[2 * y], &right_one = corners[2 * y + 1];
+          kGathers ? gather_pairs(pairs, at + i, left_one, right_one)
+                   : load_pairs(pairs, at + i, left_one, right_one);
+        }
+      };
       A* const to = out + (places_[c].first + tap * places_[c].step) * row + first;
-      for (int64_t i = 0; i < last - first; i += L) {
-        const int32_t* const at = cells.at + i;
-        V corners[4];
-        load_pairs(window, at, corners[0], corners[1]);
-        load_pairs(window + columns, at, corners[2], corners[3]);
-        V sample = load(cells.weights[0] + i) * corners[0];
-#pragma GCC unroll 3
-        for (int j = 1; j < 4; ++j) sample = fma(load(cells.weights[j] + i), corners[j], sample);
-        store(to + i, sample);
-      }
+      blend(weights, last - first, load_corners, to);
+    }
+  }
+}
+
+// The same of pixels that are far apart, from X itself.
+template <class T>
+void PlaneSamples<T>::sample_far(const Line& line, int64_t tap, A* out, int64_t row) const {
+  for (int64_t first = 0; first < line.count; first += kTogether) {
+    const int64_t last = std::min(first + kTogether, line.count);
+    int32_t rows[kTogether], columns[kTogether];
+    Weights weights, cells;
+    find_cells(line, first, last, weights, [&](int64_t i, const auto& hit, V y, V x) {
+      const V none = broadcast(A{kOutside});
+      store(rows + i, __builtin_convertvector((V)(hit ? y : none), I));
+      store(columns + i, __builtin_convertvector((V)(hit ? x : none), I));
+    });
+    for (int64_t c = 0; c < channels_.count(); ++c) {
+      window_.read_cells(tile_.image, channels_.first + c, last - first, rows, columns, cells);
+      const auto load_corners = [&](int64_t i, V(&corners)[4]) MYOPS_INLINED {
+        for (int j = 0; j < 4; ++j) corners[j] = load(cells[j] + i);
+      };
+      A* const to = out + (places_[c].first + tap * places_[c].step) * row + first;
+      blend(weights, last - first, load_corners, to);
     }
   }
 }
 
 // Compares before the conversion to integers, which is undefined for numbers out of range; NaN
-// fails all comparisons. A position outside of X reads the zeros behind the window.
+// fails all comparisons. A position outside of X reads zeros. put(i, hit, y, x): the cells of some
+// pixels, and whether their positions are inside.
 template <class T>
+template <class Put>
 MYOPS_INLINE void PlaneSamples<T>::find_cells(const Line& line, int64_t first, int64_t last,
-                                              Cells& cells) const {
+                                              Weights& weights, const Put& put) const {
   constexpr int64_t L = kLanes<A>;
   const auto height = static_cast<A>(conv_.height), width = static_cast<A>(conv_.width);
-  const auto top = static_cast<A>(window_.box().top), left = static_cast<A>(window_.box().left);
-  // Windows have fewer elements than a float has integers.
-  const auto step = static_cast<A>(window_.box().columns()),
-             pixels = static_cast<A>(window_.box().pixels());
-  const V outside = broadcast(pixels);
   for (int64_t i = first; i < last; i += L) {
     const V y = line.y(i), x = line.x(i), mask = line.mask(i);
     const auto hit = (y > -1) & (y < height) & (x > -1) & (x < width);
     const V in_y = hit ? y : V{}, in_x = hit ? x : V{};
     const V floor_y = floor<A>(in_y), floor_x = floor<A>(in_x);
-    const V cell = (floor_y - top) * step + (floor_x - left);
-    int32_t* const at = cells.at + (i - first);
-    store(at, __builtin_convertvector((V)(hit ? cell : outside), I));
+    put(i - first, hit, floor_y, floor_x);
     const CornerWeights<V> w = value_weights(Point<V>{in_y - floor_y, in_x - floor_x, mask});
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) store(cells.weights[j] + (i - first), w.at[j] * mask);
+    for (int j = 0; j < 4; ++j) store(weights[j] + (i - first), w.at[j] * mask);
   }
 }
 

@@ -132,6 +132,8 @@ class Taps {
   int64_t stride() const { return stride_; }
   int64_t plane() const { return plane_; }  // from a_j or b_j to the next
   bool missed(int64_t entry) const { return cells_.get()[entry] == kMissed; }
+  int64_t row(int64_t entry) const { return cells_.get()[entry]; }  // of its cell in X
+  int64_t column(int64_t entry) const { return cells_.get()[plane_ + entry]; }
   const A* values() const { return values_.get(); }    // a_0
   const A* changes() const { return changes_.get(); }  // b_0
   const A* points() const { return points_.get(); }    // fractions, m
@@ -151,6 +153,8 @@ class Taps {
   Box extent(const Entries& entries) const;
   // Computes index() of entries for a window with the pixels of `box`, `pixel` elements each.
   void locate(const Entries& entries, const Box& box, int64_t pixel);
+  // The same for a window in which each entry has a cell of its own, two pixels wide.
+  void number(const Entries& entries, int64_t pixel);
   // Offset of an entry's cell in the window; negative if the entry is outside the image.
   const int32_t* index() const { return cells_.get() + 2 * plane_; }
 
@@ -280,6 +284,18 @@ Box Taps<T>::extent(const Entries& entries) const {
     }
   }
   return extent.box();
+}
+
+template <class T>
+void Taps<T>::number(const Entries& entries, int64_t pixel) {
+  int32_t place = 0;
+  for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+    int32_t* to = cells_.get() + k * stride_ + 2 * plane_;
+    for (int64_t p = entries.first; p < entries.last; ++p) {
+      to[p] = missed(k * stride_ + p) ? -1 : place;
+      place += 2 * static_cast<int32_t>(pixel);
+    }
+  }
 }
 
 template <class T>

@@ -122,19 +122,30 @@ class TileGradient {
     } else if (pixels.count() <= strip_) {
       if (!contributes(entries)) return;
       sample_gradient(entries);
-      in_windows(taps_, entries, capacity_ / pixel, [&](const Entries& some, const Box& around) {
-        if (around.pixels() == 0 && !*take_) return;
-        in_window(some, around, [&](WindowPart part) {
-          part.strip = pixels.first;
-          add(part);
-        });
-      });
+      add_parts(entries, pixels.first);
       hand_over(entries);
     } else {
       const int64_t middle = pixels.first + round_up(pixels.count() / 2, strip_);
       run_part({pixels.first, middle});
       run_part({middle, pixels.last});
     }
+  }
+
+  // Entries of a strip in windows that fit, of boxes or of cells.
+  void add_parts(const Entries& entries, int64_t strip) {
+    const Box box = taps_.extent(entries);
+    if (box.pixels() == 0 && !*take_) return;
+    const int64_t count = entries.taps() * entries.pixels();
+    const int64_t most = capacity_ / pixel_of<A>(block_.count());
+    const bool near = box.pixels() <= kFarApart * count;
+    const auto body = [&](WindowPart part) {
+      part.strip = strip;
+      add(part);
+    };
+    if (near ? box.pixels() <= most : 4 * count <= most) {
+      return near ? in_window(entries, box, body) : in_cells(entries, body);
+    }
+    for (const Entries& half : entries.halves()) add_parts(half, strip);
   }
 
   template <class Body>
@@ -147,6 +158,24 @@ class TileGradient {
     if (target_.data) std::fill_n(window_.get(), box.pixels() * pixel, A{});
     body(part);
     if (target_.data) flush(box, part.out);
+  }
+
+  // The same in a window with a cell for each entry.
+  template <class Body>
+  void in_cells(const Entries& entries, const Body& body) {
+    const int64_t pixel = pixel_of<A>(block_.count());
+    const int64_t row = 2 * entries.taps() * entries.pixels() * pixel;
+    WindowPart part{entries, entries.first, {}, {}, {window_.get(), row, pixel}};
+    if ((positions_ || *take_) && X_) {
+      part.X = X_.read_cells(tile_.image, block_, taps_, entries);
+    }
+    if (positions_ && direction_) {
+      part.direction = direction_.read_cells(tile_.image, block_, taps_, entries);
+    }
+    taps_.number(entries, pixel);
+    if (target_.data) std::fill_n(window_.get(), 2 * row, A{});
+    body(part);
+    if (target_.data) flush_cells(entries, part.out);
   }
 
   int64_t row() const { return row_of<A>(blocking_.taps, blocking_.channels); }
@@ -163,6 +192,7 @@ class TileGradient {
   void add(const WindowPart& part);
   void add_positions(const Entries& entries, int64_t k);
   void flush(const Box& box, const WindowView<A>& window) const;
+  void flush_cells(const Entries& entries, const WindowView<A>& window) const;
 
   const ConvShape& conv_;
   Blocking blocking_;
@@ -276,6 +306,20 @@ void TileGradient<T>::flush(const Box& box, const WindowView<A>& window) const {
       add_to(from, target_.channel, count, to);
     }
   }
+}
+
+// The same of a window with a cell for each entry.
+template <class T>
+void TileGradient<T>::flush_cells(const Entries& entries, const WindowView<A>& window) const {
+  each_far_corner(taps_, entries, {0, conv_.height}, conv_.width,
+                  [&](int64_t place, int64_t corner, int64_t y, int64_t x) {
+                    const int64_t to = y * conv_.width + x;
+                    if (to < target_.first || to >= target_.last) return;
+                    const A* const from = window.data + (place / 2 + corner % 2) * window.pixel +
+                                          corner / 2 * window.row;
+                    add_to(from, target_.channel, block_.count(),
+                           target_.data + (to - target_.first) * target_.pixel);
+                  });
 }
 
 }  // namespace myops::deform::MYOPS_ISA

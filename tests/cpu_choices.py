@@ -1,4 +1,4 @@
-"""Whether deform_conv2d multiplies pairs of bfloat16 on this CPU; csrc/core/isa.cpp decides."""
+"""What deform_conv2d chooses by the CPU, beside the instruction set; csrc/core/isa.cpp decides."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ CAN_PAIR = "avx512_bf16" in _CPU and "avx512" in _numpy.instruction_sets()
 
 
 def pairs(isa: str, wanted: str = "") -> bool:
-    """Under an instruction set, and with a value of the variable."""
+    """Whether it multiplies pairs of bfloat16: under an instruction set, with a value of the
+    variable."""
     pays = "AuthenticAMD" in _CPU
     return isa == "avx512" and CAN_PAIR and (wanted == "1" if wanted else pays)
 
 
 PAIRS = pairs(_numpy.instruction_set(), os.environ.get(VARIABLE, ""))
+# Whether it gathers pairs of pixels, and then takes planes_product for more channels.
+GATHERS = _numpy.instruction_set() == "avx512" and "avx512_fp16" in _CPU

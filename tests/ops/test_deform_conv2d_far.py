@@ -1,0 +1,84 @@
+"""deform_conv2d whose samples are far apart: each has a cell of its own, in windows of X, of its
+gradient, and in tables. Images are larger than windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from deform_cases import DTYPES, build, call, expected
+
+# As in deform_cases.CASES: planes and tables of cells; columns of one offset group and of two, some
+# of whose channels do not fill a vector; several weight groups; one filter for each channel.
+CASES = {
+    "few": (2, 3, 4, (3, 2), (1, 1), (1, 0), (1, 1), 1, 1, True, True),
+    "many": (1, 37, 5, (1, 2), (1, 1), (0, 0), (1, 1), 1, 1, True, False),
+    "offset groups": (1, 40, 3, (2, 1), (2, 1), (0, 0), (1, 1), 1, 2, True, False),
+    "weight groups": (1, 36, 8, (1, 2), (1, 2), (0, 0), (1, 1), 2, 1, False, False),
+    "depthwise": (1, 20, 20, (2, 1), (1, 1), (0, 0), (1, 1), 20, 1, True, False),
+}
+SIZE = (110, 170)
+TOLERANCES = {"float64": 1e-9, "float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}
+
+
+def made(name: str, dtype: str) -> tuple[list[Any], dict[str, Any]]:
+    torch.manual_seed(len(name))
+    tensors, attributes = build(CASES[name], SIZE, "float64")
+    # Up to 100 pixels away, in 16-bit types too, and not near integers.
+    whole = torch.randint(-100, 100, tensors[2].shape)
+    tensors[2] = whole + (0.5 if dtype == "bfloat16" else 0.25)
+    return [None if t is None else t.to(getattr(torch, dtype)) for t in tensors], attributes
+
+
+def derivatives(tensors: list[Any], attributes: dict[str, Any], of: Any, twice: bool) -> list[Any]:
+    """The result, gradients of all tensors, and then those of a weighted sum of these."""
+    leaves = [None if t is None else t.detach().clone().requires_grad_() for t in tensors]
+    present = [t for t in leaves if t is not None]
+    result = of(leaves, attributes)
+    grad = torch.linspace(-1, 1, result.numel()).reshape(result.shape).to(result.dtype)
+    first = torch.autograd.grad(result, present, grad, create_graph=twice)
+    if not twice:
+        return [result.detach(), *first]
+    total = sum((g * g.detach().cos()).sum() for g in first)
+    second = torch.autograd.grad(total, present, allow_unused=True)
+    return [result.detach(), *(g.detach() for g in first), *(g for g in second if g is not None)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients(name: str, dtype: str) -> None:
+    tensors, attributes = made(name, dtype)
+    wide = [None if t is None else t.double() for t in tensors]
+    twice = dtype == "float64"
+    got = derivatives(tensors, attributes, call, twice)
+    wanted = derivatives(wide, attributes, expected, twice)
+    for number, (one, exact) in enumerate(zip(got, wanted, strict=True)):
+        limit = TOLERANCES[dtype] * max(1.0, float(exact.abs().max()))
+        assert (one.double() - exact).abs().max() <= limit, number
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", CASES)
+def test_equal_bits(name: str, dtype: str) -> None:
+    """In channels_last memory, with two threads, and of each tensor's gradient alone."""
+    tensors, attributes = made(name, dtype)
+    one = derivatives(tensors, attributes, call, False)
+    last = [t.contiguous(memory_format=torch.channels_last) if t is not None and t.ndim == 4 else t
+            for t in tensors]  # fmt: skip
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1 if before > 1 else 2)
+        others = [derivatives(last, attributes, call, False),
+                  derivatives(tensors, attributes, call, False)]  # fmt: skip
+    finally:
+        torch.set_num_threads(before)
+    for other in others:
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    leaves = [None if t is None else t.detach().clone().requires_grad_() for t in tensors]
+    result = call(leaves, attributes)
+    grad = torch.linspace(-1, 1, result.numel()).reshape(result.shape).to(result.dtype)
+    present = [t for t in leaves if t is not None]
+    for leaf, together in zip(present, one[1:], strict=True):
+        (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
+        assert torch.equal(alone, together)
