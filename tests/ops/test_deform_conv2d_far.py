@@ -9,6 +9,8 @@ import pytest
 import torch
 from deform_cases import DTYPES, build, call, expected
 
+import myops
+
 # As in deform_cases.CASES: planes and tables of cells; columns of one offset group and of two, some
 # of whose channels do not fill a vector; several weight groups; one filter for each channel.
 CASES = {
@@ -82,3 +84,18 @@ def test_equal_bits(name: str, dtype: str) -> None:
     for leaf, together in zip(present, one[1:], strict=True):
         (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
         assert torch.equal(alone, together)
+
+
+@pytest.mark.parametrize("channels", [1, 5, 9, 12, 40])
+def test_an_empty_image(channels: int) -> None:
+    """Samples beside it read zeros, from windows that are larger than the image."""
+    torch.manual_seed(channels)
+    for size in ((0, 0), (0, 1), (0, 3), (1, 0)) * 5:
+        x, w = torch.zeros(1, channels, *size), torch.randn(3, channels, 3, 3)
+        offset = 3 * torch.rand(1, 18, size[0] + 2, size[1] + 2) - 1.5
+        offset.requires_grad_()
+        result = myops.deform_conv2d(x, offset, w, padding=2)
+        assert result.shape == (1, 3, size[0] + 2, size[1] + 2)
+        assert not result.any()
+        (moved,) = torch.autograd.grad(result.sum(), offset)
+        assert not moved.any()

@@ -48,7 +48,9 @@ class PlaneWindow {
   static int64_t largest(const ConvShape& conv) {
     const double all = static_cast<double>(conv.height + 3) * static_cast<double>(conv.width + 2) *
                        static_cast<double>(conv.channels_per_offset());
-    return std::min<int64_t>(static_cast<int64_t>(std::min(all, 1e9)), kWindow<A> / 2) + 16;
+    const int64_t most = std::min(static_cast<int64_t>(std::min(all, 1e9)), kWindow<A> / 2);
+    // At least a cell, which samples beside an empty image read, too.
+    return std::max(most, plane_of({0, 2, 0, 2}) * conv.channels_per_offset());
   }
   static int64_t plane_of(const Box& box) { return box.pixels() + box.columns() + 2; }
   void fill_plane(const T* from, const Box& box, const Box& in, A* to) const;
