@@ -99,12 +99,20 @@ def test_numbers_that_are_none() -> None:
     assert_equal_bits(result, reference(*inputs, **attributes))
 
 
-def test_windows_that_do_not_fit() -> None:
-    case = (1, 70, 9, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True)
-    inputs, attributes = quantized(case, size=(60, 64))
-    inputs[5] = inputs[5] * 30
-    (result,) = assert_parity(NAME, inputs, attributes)
-    assert_equal_bits(result, reference(*inputs, **attributes))
+@pytest.mark.parametrize("pixels", [4, 20, 90])
+@pytest.mark.parametrize("channels", [3, 20, 70])
+def test_windows_that_do_not_fit(channels: int, pixels: int) -> None:
+    """With samples `pixels` from their place: in parts of the image, or a cell for each sample."""
+    case = (1, channels, 9, (3, 2), (1, 1), (1, 1), (1, 1), 1, 1, True, True)
+    for dtype in ("uint8", "int8"):
+        inputs, attributes = quantized(case, dtype, size=(130, 180))
+        inputs[5] = np.clip(inputs[5], -1, 1) * np.float32(pixels)
+        (result,) = assert_parity(NAME, inputs, attributes)
+        assert_equal_bits(result, reference(*inputs, **attributes))
+        last = torch.from_numpy(inputs[0]).contiguous(memory_format=torch.channels_last)
+        rest = [None if item is None else torch.from_numpy(item) for item in inputs[1:]]
+        got = torch.ops.myops.deform_conv2d_int8(last, *rest, **attributes)
+        assert_equal_bits(got.contiguous().numpy(), result)
 
 
 def test_layouts_and_repeated_calls() -> None:

@@ -236,15 +236,5 @@ MYOPS_INLINE void each_far_corner(const Taps<T>& taps, const Entries& entries, c
     }
   }
 }
-// Calls body(entries, box) for parts of `entries` whose boxes have at most `pixels` pixels and not
-// many more than the entries read. Parts that read nothing are included. One entry needs 2 x 2
-// pixels.
-template <class T, class Body>
-void in_windows(const Taps<T>& taps, const Entries& entries, int64_t pixels, const Body& body) {
-  const Box box = taps.extent(entries);
-  const int64_t most = std::min(pixels, 8 * entries.taps() * entries.pixels());
-  if (box.pixels() <= most) return body(entries, box);
-  for (const Entries& half : entries.halves()) in_windows(taps, half, pixels, body);
-}
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -124,11 +124,7 @@ class ByteColumns {
     if (held_) {
       sample(part, strip, pixels.first);
     } else {
-      in_windows(taps_, strip, window_.capacity() / part.padded(),
-                 [&](const Entries& some, const Box& box) {
-                   read(part, some, box);
-                   sample(part, some, pixels.first);
-                 });
+      sample_parts(part, strip, pixels.first);
     }
     return buffer_.get();
   }
@@ -137,6 +133,22 @@ class ByteColumns {
   static int64_t strip_pixels(const ByteBlocking& blocking) {
     const int64_t row = blocking.taps * blocking.channels * static_cast<int64_t>(sizeof(Factor));
     return std::max(kByteStrip / row / kBlockRows * kBlockRows, kBlockRows);
+  }
+  // Samples parts of a strip that fit a window each; see Columns::sample_parts().
+  void sample_parts(const BytePart& part, const Entries& entries, int64_t first) {
+    const Box box = taps_.extent(entries);
+    const int64_t count = entries.taps() * entries.pixels();
+    const int64_t most = window_.capacity() / part.padded();
+    const bool near = box.pixels() <= kFarApart * count;
+    if (near ? box.pixels() <= most : 4 * count <= most) {
+      near ? read(part, entries, box) : read_cells(part, entries);
+      return sample(part, entries, first);
+    }
+    for (const Entries& half : entries.halves()) sample_parts(part, half, first);
+  }
+  void read_cells(const BytePart& part, const Entries& entries) {
+    view_ = window_.read_cells(tile_.image, part.channels, taps_, entries);
+    taps_.number(entries, part.padded());
   }
   void read(const BytePart& part, const Entries& entries, const Box& box) {
     if (box.pixels() > 0) view_ = window_.read(tile_.image, part.channels, box);

@@ -58,6 +58,26 @@ class ByteWindow {
     return view;
   }
 
+  // Copies the cells of entries that are far apart; see Source::read_cells().
+  WindowView<const int16_t> read_cells(int64_t image, const Range& channels,
+                                       const Taps<float>& taps, const Entries& entries) const {
+    const int64_t pixel = round_up(channels.count(), kGroup);
+    const WindowView<const int16_t> view{
+        window_.get(), 2 * entries.taps() * entries.pixels() * pixel, pixel};
+    int16_t* to = window_.get();
+    for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+      for (int64_t p = entries.first; p < entries.last; ++p, to += 2 * pixel) {
+        const int64_t entry = k * taps.stride() + p;
+        if (taps.missed(entry)) continue;
+        for (int64_t corner = 0; corner < 4; ++corner) {
+          copy_any(image, channels, taps.row(entry) + corner / 2, taps.column(entry) + corner % 2,
+                   to + corner / 2 * view.row + corner % 2 * pixel);
+        }
+      }
+    }
+    return view;
+  }
+
  private:
   static int64_t capacity(const ConvShape& conv) {
     const double all = static_cast<double>(conv.height + 2) * static_cast<double>(conv.width + 2) *
@@ -76,6 +96,28 @@ class ByteWindow {
       std::fill_n(to, (inside.left - box.left) * view.pixel, int16_t{});
       std::fill_n(to + (inside.right - box.left) * view.pixel,
                   (box.right - inside.right) * view.pixel, int16_t{});
+    }
+  }
+
+  // A pixel that may be next to X.
+  void copy_any(int64_t image, const Range& channels, int64_t y, int64_t x, int16_t* to) const {
+    const int64_t step = image_.view.step[1];
+    const bool inside = y >= 0 && y < height_ && x >= 0 && x < width_;
+    for (int64_t c = channels.first; c < channels.last; c += kGroup, to += kGroup) {
+      if (!inside) {
+        std::fill_n(to, kGroup, int16_t{});
+        continue;
+      }
+      const int64_t count = std::min(kGroup, channels.last - c);
+      const uint8_t* const from = image_.view.at(image, c, y, x);
+      if (step == 1) {
+        copy_pixels(from, count, 1, to, kGroup);
+        continue;
+      }
+      uint8_t bytes[kGroup];
+      std::fill_n(bytes, kGroup, static_cast<uint8_t>(image_.zero ^ image_.flip));
+      for (int64_t i = 0; i < count; ++i) bytes[i] = from[i * step];
+      store_widened(load_as<Bytes>(bytes) ^ image_.flip, image_.zero, kShift, to);
     }
   }
 
