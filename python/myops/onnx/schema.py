@@ -305,12 +305,12 @@ def _inference(described: OpInfo) -> Callable[[Any], None]:
 
     def infer(context: Any) -> None:
         info = described.expanded(context.get_num_inputs())
+        protos = [_input_type(context, number) for number in range(len(info.inputs))]
         shapes: list[list[Dim] | None] = []
         dtypes: list[str | None] = []
         values: list[list[float] | None] = []
         ranks_known = True
-        for number, item in enumerate(info.inputs):
-            proto = _input_type(context, number)
+        for number, (item, proto) in enumerate(zip(info.inputs, protos, strict=True)):
             tensor = None if proto is None else proto.tensor_type
             dims = None if tensor is None else dims_of(tensor)
             if tensor is not None and dims is None:
@@ -320,18 +320,22 @@ def _inference(described: OpInfo) -> Callable[[Any], None]:
             dtypes.append(None if tensor is None else DTYPES.get(tensor.elem_type))
             values.append(None if tensor is None or not item.values else _values(context, number))
         results: list[list[Dim] | None] = [None] * len(info.outputs)
+        attributes = {}
+        for attribute in info.attributes:
+            given = context.get_attribute(attribute.name)
+            if given is not None:
+                attributes[attribute.name] = attribute_value(info.name, attribute, given)
         if ranks_known:
-            attributes = {}
-            for attribute in info.attributes:
-                given = context.get_attribute(attribute.name)
-                if given is not None:
-                    attributes[attribute.name] = attribute_value(info.name, attribute, given)
             inferred = _shape_rule.infer_decided(info, shapes, dtypes, attributes, values)
             name = _DecidedNames(info)
             results = [
                 dims and [name(d, o.name) if isinstance(d, DecidedLength) else d for d in dims]
                 for o, (_, dims) in zip(info.outputs, inferred, strict=True)
             ]
+        # What a function body returns for an output that the call leaves out has another shape.
+        wanted = info.present(protos, attributes)
+        results = [dims if is_wanted else None
+                   for dims, is_wanted in zip(results, wanted, strict=True)]
         for number, (output, dims) in enumerate(zip(info.outputs, results, strict=True)):
             if number < context.get_num_outputs():
                 _set_output(context, number, _like(info, output.type, dtypes), dims)
