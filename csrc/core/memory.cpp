@@ -5,6 +5,7 @@
 #include <mutex>
 #include <new>
 
+#include "huge_pages.h"
 #include "myops/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)  // GCC
@@ -98,8 +99,11 @@ void* allocate(size_t bytes) {
   constexpr size_t more = kAlignment + sizeof(Block);
   if (bytes > SIZE_MAX - more) throw std::bad_alloc();
   Block block = scratch_pool().take(bytes + more);
-  if (block.start == nullptr) block = {std::malloc(bytes + more), bytes + more};
-  if (block.start == nullptr) throw std::bad_alloc();
+  if (block.start == nullptr) {
+    block = {std::malloc(bytes + more), bytes + more};
+    if (block.start == nullptr) throw std::bad_alloc();
+    ask_for_huge_pages(block.start, block.bytes);
+  }
   const uintptr_t first = reinterpret_cast<uintptr_t>(block.start) + sizeof(Block);
   void* const memory = reinterpret_cast<void*>((first + kAlignment - 1) / kAlignment * kAlignment);
   block_of(memory) = block;

@@ -3,55 +3,21 @@
 #include <torch/csrc/stable/macros.h>
 #include <torch/csrc/stable/ops.h>
 
-#include <cstdlib>
 #include <new>
 
+#include "../../core/huge_pages.h"
 #include "../../core/report.h"
 #include "scalar_types.h"
 
-#if __has_include(<sys/mman.h>)
-#include <sys/mman.h>
-#endif
-
 namespace myops::torch_adapter {
-namespace {
-
-constexpr size_t kLarge = 4 << 20;  // bytes; the same threshold as NumPy's
-constexpr uintptr_t kPage = 4096;
-
-bool decide_huge_pages() {
-  const char* wanted = std::getenv("MYOPS_HUGE_PAGES");
-  if (wanted == nullptr || *wanted == '\0') return true;
-  const std::string text(wanted);
-  if (text == "0" || text == "1") return text == "1";
-  throw Error(str("MYOPS_HUGE_PAGES: got ", quoted(text), ", expected 0 or 1"));
-}
-
-bool want_huge_pages() {
-  static const bool wanted = decide_huge_pages();
-  return wanted;
-}
-
-// Only a hint: a system without huge pages refuses it, and nothing is lost.
-void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
-#ifdef MADV_HUGEPAGE
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
-  (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#endif
-}
-
-}  // namespace
-
 AtenTensorHandle new_tensor(DType dtype, const Shape& shape, const Shape& strides) {
   const size_t bytes = byte_count(shape, dtype);
-  const bool large = bytes >= kLarge && want_huge_pages();
   AtenTensorHandle tensor = nullptr;
   const AOTITorchError failed =
       aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
                                dtype_code(dtype), aoti_torch_device_type_cpu(), 0, &tensor);
   if (failed != AOTI_TORCH_SUCCESS) throw std::bad_alloc();
-  if (large) ask_for_huge_pages(data_of(tensor), bytes);
+  ask_for_huge_pages(data_of(tensor), bytes);
   return tensor;
 }
 
