@@ -83,10 +83,13 @@ for _ in range(3):  # also after calls that were refused
 
 # A copy of an input that is not in order: an expanded tensor is large only once it is copied.
 large = torch.ones(1, 1, 1, 1).expand(1, 1, 40000, 40000)
-text = "resize: X: got a copy of shape [1, 1, 40000, 40000] (6400000000 bytes), expected at most"
+small = torch.ones(1, 1, 1, 1)
+text = ("resize_backward: grad: got a copy of shape [1, 1, 40000, 40000] (6400000000 bytes), "
+        "expected at most")
+scales = np.float32([1, 1, 40000, 40000])
 for call in (
-    lambda: torch.ops.myops.resize(large, None, torch.tensor([1.0, 1.0, 1e-3, 1e-3])),
-    lambda: run_numpy("resize", [large.numpy(), None, np.float32([1, 1, 1e-3, 1e-3]), None]),
+    lambda: torch.ops.myops.resize_backward(large, small, None, torch.from_numpy(scales)),
+    lambda: run_numpy("resize_backward", [large.numpy(), small.numpy(), None, scales, None]),
 ):
     try:
         call()
@@ -95,6 +98,18 @@ for call in (
     else:
         raise AssertionError("accepted")
 assert peak() - before < 100 << 10, "memory was taken before the refusal"
+
+# Of an input of resize, what is not read is not copied.
+scales = np.float32([1, 1, 1e-3, 1e-3])
+assert torch.ops.myops.resize(large, None, torch.from_numpy(scales)).shape == (1, 1, 40, 40)
+(result,) = run_numpy("resize", [large.numpy(), None, scales, None])
+assert result.shape == (1, 1, 40, 40)
+try:
+    run_numpy("resize", [large.numpy(), None, np.float32([1, 1, 1e-3, 0.9]), None])
+except (RuntimeError, ValueError) as error:
+    assert "bytes), expected at most" in str(error), error
+else:
+    raise AssertionError("accepted")
 
 # Scratch memory counts beside the outputs.
 picture, weight = np.ones((1, 16, 12, 12), np.float32), np.ones((16, 16, 3, 3), np.float32)
@@ -112,13 +127,13 @@ def test_tables_of_an_earlier_call_count_as_new_ones() -> None:
 myops.resize  # loads the library of torch, which both calls go to
 resize = torch.ops.myops.resize.values
 x = torch.ones(1, 64, 2000)
-strided = torch.ones(1, 2000, 64).transpose(1, 2)  # a copy of it is taken from the same memory
+strided = torch.ones(1, 2000, 64).transpose(1, 2)  # its tables are charged before the copy
 for _ in range(2):
     assert resize(x, None, None, [1, 64, 2002], mode="linear").shape == (1, 64, 2002)
     try:
         resize(strided, None, None, [1, 64, 2002], mode="linear")
     except RuntimeError as error:
-        assert "resize: inputs: got tables for an axis from length 2000 to 2" in str(error), error
+        assert "resize: inputs: got scratch memory (512000 bytes), " in str(error), error
     else:
         raise AssertionError("accepted")
 """,

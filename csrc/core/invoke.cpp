@@ -113,7 +113,8 @@ Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
 
 Layout output_layout(const Op& op, const TensorPointers& inputs, const Shape& shape) {
   const Access access = op.inputs[0].access_mode;
-  const bool follows = access == Access::ChannelsLast || access == Access::Strided;
+  const bool follows =
+      access == Access::ChannelsLast || access == Access::Strided || access == Access::StridedOnCpu;
   const bool possible = shape.size() == inputs[0]->shape.size();
   return follows && possible && inputs[0]->channels_last() ? Layout::ChannelsLast
                                                            : Layout::Contiguous;

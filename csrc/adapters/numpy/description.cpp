@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kAutocastNames[] = {"", "lower", "float32", "widest"};
 constexpr const char* kTypeNames[] = {"bool",   "int",     "float",  "string", "ints",
                                       "floats", "strings", "double", "doubles"};
-constexpr const char* kAccessNames[] = {"contiguous", "channels_last", "strided", "shape_only"};
+constexpr const char* kAccessNames[] = {"contiguous", "channels_last", "strided", "strided",
+                                        "shape_only"};
 
 }  // namespace
 

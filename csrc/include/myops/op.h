@@ -32,6 +32,7 @@ enum class Access : uint8_t {
   Contiguous,    // row-major
   ChannelsLast,  // row-major or channels_last
   Strided,       // any strides
+  StridedOnCpu,  // any strides; on a CUDA device as ChannelsLast
   ShapeOnly,     // the memory is never read
 };
 
@@ -59,10 +60,12 @@ struct Input {
   Input written() && { return is_written = true, std::move(*this); }
 
   // Whether the kernel accepts a tensor of this layout; otherwise it gets a contiguous copy.
-  bool accepts_layout(const Tensor& tensor) const {
+  bool accepts_layout(const Tensor& tensor, bool on_cuda = false) const {
+    const bool strided_on_cpu = access_mode == Access::StridedOnCpu;
     return access_mode == Access::Strided || access_mode == Access::ShapeOnly ||
-           tensor.is(Layout::Contiguous) ||
-           (access_mode == Access::ChannelsLast && tensor.is(Layout::ChannelsLast));
+           (strided_on_cpu && !on_cuda) || tensor.is(Layout::Contiguous) ||
+           ((access_mode == Access::ChannelsLast || strided_on_cpu) &&
+            tensor.is(Layout::ChannelsLast));
   }
 };
 

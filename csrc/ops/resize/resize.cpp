@@ -100,7 +100,7 @@ MYOPS_OP(resize) {
                  .type("T", {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64,
                              DType::UInt8})
                  .input(Input{"X", "T", "The tensor to resize, of rank 1 or more."}.access(
-                     Access::ChannelsLast)))
+                     Access::StridedOnCpu)))
       .output({"Y", "T", "The resized tensor, of the rank of X."})
       .shape(forward_shape)
       .kernel(compute)

@@ -80,6 +80,10 @@ void run(const KernelContext& context) {
   dispatch<Types...>(output.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto tables = tables_of<T, kBackward>(context);
+    if (tables->layout == SourceLayout::Strided) {
+      const ScratchArray<T> source = copy_kept<T>(context, context.input(0), tables->kept);
+      return run_plan<kBackward>(context, *tables, source.data(), output.as<T>());
+    }
     in_memory_order<T>(
         context, tables->swapped, context.input(0), output,
         [&](const T* source, T* target) { run_plan<kBackward>(context, *tables, source, target); });

@@ -18,8 +18,9 @@ namespace myops::resize::MYOPS_ISA {
 template <class Wide>
 struct Tables {
   Settings settings{};
-  bool channels_last = false;  // the input
-  bool swapped = false;        // see must_swap()
+  SourceLayout layout = SourceLayout::RowMajor;
+  std::vector<KeptIndices> kept;  // of each axis of a strided source, see strided_source.h
+  bool swapped = false;           // see must_swap()
   Plan<Wide> plan;
   std::optional<Plan<Wide>> places;         // of its result, see sparse_plan.h
   bool scatters = false;                    // a gradient of nearest, see nearest_scatter.h
@@ -99,7 +100,7 @@ void add_sum_tables(TableBudget& table_budget, Tables<Wide>& tables) {
 
 // Tables refer to each other, so they are constructed in their final place.
 template <class T, bool kBackward>
-auto make_tables(const KernelContext& context, const Request& request, bool channels_last)
+auto make_tables(const KernelContext& context, const Request& request, SourceLayout layout)
     -> std::shared_ptr<Tables<Accumulate<T>>> {
   using Wide = Accumulate<T>;
   const Settings& settings = request.settings;
@@ -107,10 +108,14 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
   const auto tables = std::make_shared<Tables<Wide>>();
   TableBudget table_budget(context);
   tables->settings = settings;
-  tables->channels_last = channels_last;
+  tables->layout = layout;
+  const bool channels_last = layout == SourceLayout::ChannelsLast;
+  const bool strided = layout == SourceLayout::Strided;
+  if (strided) tables->kept.resize(geometry.axes.size());
   tables->swapped = must_swap(settings, geometry.axes, channels_last);
-  const Plan<Wide>& plan = tables->plan = make_plan<Wide>(
-      table_budget, settings, geometry.axes, channels_last && !tables->swapped, kBackward);
+  const Plan<Wide>& plan = tables->plan =
+      make_plan<Wide>(table_budget, settings, geometry.axes, channels_last && !tables->swapped,
+                      kBackward, strided ? &tables->kept : nullptr);
   if (!plan.levels.empty()) {
     const bool nearest = settings.mode == Mode::Nearest;
     if (nearest && !kBackward) {
@@ -150,18 +155,18 @@ auto tables_of(const KernelContext& context) -> std::shared_ptr<const Tables<Acc
     }
     return tables;
   };
-  const bool channels_last = context.input(0).channels_last();
+  const SourceLayout layout = layout_of(context.input(0));
   const bool caches = kernel_enabled("resize.table_cache");
   const CallTables last = context.call_cache<Tables<Accumulate<T>>>();
-  if (caches && last && last->channels_last == channels_last) return reserve_again(last);
+  if (caches && last && last->layout == layout) return reserve_again(last);
 
   const Request request(context, kBackward ? 1 : 0);
-  const Key key = key_of(request, channels_last, &maker);
+  const Key key = key_of(request, layout, &maker);
   CallTables tables = std::static_pointer_cast<const Tables<Accumulate<T>>>(find_tables(key));
   if (caches && tables) {
     reserve_again(tables);
   } else {
-    tables = make_tables<T, kBackward>(context, request, channels_last);
+    tables = make_tables<T, kBackward>(context, request, layout);
     store_tables(key, tables, tables->bytes());
   }
   if (tables->bytes() <= kMost) context.set_call_cache(tables);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "../../../core/kernel_switch.h"
+#include "strided_source.h"
 #include "table_budget.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -119,12 +120,15 @@ inline std::vector<size_t> memory_order(size_t rank, bool channels_last) {
   return order;
 }
 
-// The plan of the forward pass, or of its transpose.
+// The plan of the forward pass, or of its transpose. `kept`: of the forward pass, for a copy of
+// what is read; takes the indices of each axis.
 template <class Weight>
 Plan<Weight> make_plan(TableBudget& table_budget, const Settings& settings, const Axes& axes,
-                       bool channels_last, bool backward) {
+                       bool channels_last, bool backward,
+                       std::vector<KeptIndices>* kept = nullptr) {
   Plan<Weight> plan;
   int64_t in_volume = 1, out_volume = 1, blocks = 1;
+  int64_t all = 1;  // in_volume of the source itself, which decides the order of the passes
   const std::vector<size_t> order = memory_order(axes.size(), channels_last);
   for (size_t i = order.size(); i-- > 0;) {
     const Axis& axis = axes[order[i]];
@@ -132,6 +136,7 @@ Plan<Weight> make_plan(TableBudget& table_budget, const Settings& settings, cons
       blocks *= axis.input;
       in_volume *= axis.input;
       out_volume *= axis.input;
+      all *= axis.input;
       continue;
     }
     take_taps<Weight>(table_budget, settings, axis);
@@ -141,10 +146,13 @@ Plan<Weight> make_plan(TableBudget& table_budget, const Settings& settings, cons
       taps = transposed_map(taps);
     }
     const int64_t input = taps.input, output = taps.output;
-    const bool first = resamples_first(settings, backward, input, output, plan.levels.size(),
-                                       in_volume, out_volume);
+    const bool first =
+        resamples_first(settings, backward, input, output, plan.levels.size(), all, out_volume);
+    if (kept != nullptr) (*kept)[order[i]] = keep_read(taps);
+    const int64_t copied = taps.input;
     plan.levels.push_back({std::move(taps), in_volume, out_volume, blocks, first});
-    in_volume *= input;
+    in_volume *= copied;
+    all *= input;
     out_volume *= output;
     blocks = 1;
   }

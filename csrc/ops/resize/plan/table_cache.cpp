@@ -73,14 +73,14 @@ TableCache cache;
 
 }  // namespace
 
-Key key_of(const Request& request, bool channels_last, const void* maker) {
+Key key_of(const Request& request, SourceLayout layout, const void* maker) {
   const Settings& settings = request.settings;
   int64_t choices = 0;
   for (const auto choice :
        {static_cast<int>(settings.mode), static_cast<int>(settings.coordinates),
         static_cast<int>(settings.rounding), static_cast<int>(settings.policy),
         static_cast<int>(settings.antialias), static_cast<int>(settings.exclude_outside),
-        static_cast<int>(settings.torch_arithmetic), static_cast<int>(channels_last)}) {
+        static_cast<int>(settings.torch_arithmetic), static_cast<int>(layout)}) {
     choices = 8 * choices + choice;
   }
   Key key{static_cast<int64_t>(reinterpret_cast<intptr_t>(maker)), choices};

@@ -13,8 +13,17 @@ namespace myops::resize {
 // All arguments that determine the tables of a call, as words. (Of rank 5 with a roi, 31.)
 using Key = SmallVector<int64_t, 40>;
 
+// The memory of the tensor that is resampled. Strided: neither of the others.
+enum class SourceLayout : uint8_t { RowMajor, ChannelsLast, Strided };
+
+inline SourceLayout layout_of(const Tensor& tensor) {
+  return tensor.is(Layout::Contiguous)     ? SourceLayout::RowMajor
+         : tensor.is(Layout::ChannelsLast) ? SourceLayout::ChannelsLast
+                                           : SourceLayout::Strided;
+}
+
 // `maker`: an address that identifies the code that makes the tables.
-Key key_of(const Request& request, bool channels_last, const void* maker);
+Key key_of(const Request& request, SourceLayout layout, const void* maker);
 
 // The tables of an earlier call with this key, or null. Never blocks.
 std::shared_ptr<const void> find_tables(const Key& key);
