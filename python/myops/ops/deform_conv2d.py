@@ -218,7 +218,9 @@ def _gradients(
             grad, x, weight, offset, mask, needs=[int(item) for item in wanted], **attributes
         )
         grads = [item if want else None for item, want in zip(results, wanted, strict=True)]
-    bias = grad.sum((0, 2, 3)) if needed[3] else None
+    bias = None
+    if needed[3]:  # on other devices the order of the sum is torch's
+        bias = _channel_sums(grad) if grad.device.type == "cpu" else grad.sum((0, 2, 3))
     return grads[0], grads[1], grads[2], bias, grads[3]
 
 
@@ -315,6 +317,18 @@ def _third_backward(ctx: Any, change: Tensor | None, *grads: Tensor | None) -> t
     return None, *[item if need else None for item, need in zip(results, needed, strict=True)]
 
 
+def _sums_save(ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: Any) -> None:
+    ctx.shape = inputs[0].shape
+
+
+def _sums_backward(ctx: Any, grad: Tensor) -> tuple[Tensor]:
+    return (grad[:, None, None].expand(ctx.shape),)
+
+
+def _sums_jvp(ctx: Any, x: Tensor) -> Tensor:
+    return _channel_sums(x)
+
+
 def _quantized(attributes: Mapping[str, Any]) -> Mapping[str, str] | IntegerOp:
     """With groups there are few products for each sample, so rounding it would not save time."""
     if attributes["group"] != 1:
@@ -339,5 +353,8 @@ _backward_backward_op = define(
     save=_backward_save,
     backward=_third_backward,
 )
+_channel_sums = define(
+    "channel_sums", save=_sums_save, backward=_sums_backward, jvp=_sums_jvp
+)  # fmt: skip
 _deform_conv2d.use_gradient(_backward_op, _gradients, summed="B")
 _deform_conv2d_flops.register()
