@@ -16,8 +16,10 @@ from myops.onnx.precision import (
     calibration,
     integer_forms,
     integer_ops,
+    keeping,
     layers,
     losses,
+    planning,
     quantized_layers,
     samples,
 )  # fmt: skip
@@ -38,8 +40,8 @@ class QuantizedNode:
         op_type: The type, with the domain where that is not the standard one.
         precision: "int8" where its inputs or outputs are integers, else "float32".
         kind: Why it is float32: "custom", "quantizer" (ONNX Runtime's does not quantize it),
-            "range" (a value of it is infinite or NaN), "body" (of If, Loop or Scan), "bound" or
-            "kept"; "" for int8.
+            "sizes" or "coordinates" (it computes lengths, factors or positions), "range" (a value
+            of it is infinite or NaN), "body" (of If, Loop or Scan), "bound" or "kept"; "" for int8.
         reason: The same in a sentence.
         loss: The relative L2 error of the node alone on integers; None: not measured.
 
@@ -102,9 +104,23 @@ class Quantization:
                     self.forms[node.name] = found
                 else:
                     self.places[node.name] = found
+        self._keep_coordinates()
         for name in sorted(set(self.keep) - known):
             where = "quantize: keep: among the model's nodes there is"
             choose(name, sorted(known), where, "name or type")
+
+    def _keep_coordinates(self) -> None:
+        """Keeps the nodes float that compute lengths, factors or positions, as `half` does: a range
+        from the calibration would clip them to the sizes of its inputs."""
+        plan = planning.make(
+            self.model, frames_of(self.model, self.libraries), "float16", keep_io_types=False,
+            for_cpu=False, keep=lambda node: False,
+        )  # fmt: skip
+        plan.reasons.clear()  # those of float16
+        keeping.keep_coordinates(plan)
+        for vertex, (kind, text) in plan.reasons.items():
+            if vertex[0] == "node" and vertex[1] == 0:  # quantizers leave bodies alone
+                self.reasons.setdefault(plan.node(vertex).name, (kind, text))
 
     def measure(self, data: samples.Data, most: int, images: Any, method: str, check: Any) -> None:
         """Calibrates, and returns layers to float until the bound holds."""
