@@ -378,3 +378,19 @@ def test_sums_in_another_order_are_no_fault(no_warnings: None) -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64), torch.nn.GELU())
     export(model, torch.rand(2, 8, 64), exporter="torchscript")
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("number", [64, 224, 512])
+def test_a_factor_that_is_a_quotient_of_a_length_in_float32(number: int, exporter: str) -> None:
+    """PyTorch computes it in float64, and floor(factor * length) is `number` at every length."""
+
+    class Side(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return myops.interpolate(x, scale_factor=number / x.shape[2], mode="bilinear")
+
+    with pytest.raises(ExportCheckError, match=r"shape \[.*PyTorch \["):
+        myops.onnx.export(
+            Side(), (torch.rand(1, 3, 16, 12),), input_names=["x"],
+            dynamic_axes={"x": {2: "h", 3: "w"}}, exporter=exporter,
+        )  # fmt: skip

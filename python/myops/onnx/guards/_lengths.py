@@ -13,6 +13,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from myops.onnx.exporting.recorded import Axis
 
 SMALL = (2, 3, 4, 5, 7, 8, 10, 16)
@@ -241,6 +243,7 @@ def _candidates(group: Group, numbers: Sequence[int], sides: set[int]) -> list[i
         for n in numbers:
             wanted |= {n - 1, n, n + 1, n * (old // n), n * (old // n + 1), n * (old // n) - 1,
                        n * (old // n + 2) + 1, 2 * n, 2 * n + 1}  # fmt: skip
+            wanted |= {_rounded_down(n, least) for least in (n // 2, 2 * old)}
             # where the model takes multiples of the step only, a multiple of both
             wanted |= {n * k for k in range(1, min(step, _MOST_MULTIPLES) + 1)}
         for item in wanted:
@@ -249,6 +252,17 @@ def _candidates(group: Group, numbers: Sequence[int], sides: set[int]) -> list[i
             found |= {first + step * side((moved - first) / step)
                       for side in (math.floor, math.ceil)}  # fmt: skip
     return sorted(item for item in found if item != first and group.possible(item))
+
+
+def _is_rounded_down(number: int, length: int) -> bool:
+    """Whether number / length in float32, times the length, is less than the number: a factor that
+    PyTorch computes in float64 and the file in float32 then gives another length."""
+    return length > 0 and float(np.float32(number / length)) * length < number
+
+
+def _rounded_down(number: int, least: int) -> int:
+    tried = range(max(least, 3), max(least, 3) + 50)
+    return next((length for length in tried if _is_rounded_down(number, length)), least)
 
 
 def _prime(least: int) -> int:
@@ -296,6 +310,7 @@ def _features(
             if new // n != old // n:
                 found.add((key, n, "quotient", new > old))
             found.add((key, n, "multiple", new % n == 0))
+            found.add((key, n, "rounded down", _is_rounded_down(n, new)))
             found.add((key, n, "order", (new > n) - (new < n)))
         if len(pairs) > 1 and all(new // n > old // n for (_, old), new in pairs.items()):
             found.add((n, "all quotients"))
