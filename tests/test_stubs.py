@@ -6,6 +6,7 @@ import ast
 import importlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,6 +82,49 @@ def test_functions_have_the_types_of_the_description(package: Writer) -> None:
     x = torch.rand(1, 1, 2, 2)
     assert module.resize(x, None, [1, 1, 2, 2], None, mode="linear").shape == (1, 1, 4, 4)
     assert module.resize(X=x, scales=[1, 1, 2, 2], mode="linear").shape == (1, 1, 4, 4)
+
+
+def test_a_required_attribute_behind_an_optional_input_has_overloads(
+    package: Writer, tmp_path: Path
+) -> None:
+    """It can be given by position and by name, but not be left out."""
+    name = package(
+        "from PACKAGE.ops import peak\n__all__ = ['peak']\n",
+        ops="""
+import myops
+
+def made(x, w=None, *, step, window, wide):
+    return x
+
+peak = myops.prototype(
+    made, name="Peak", domain="PACKAGE", types={"T": ["float32"]},
+    inputs=[myops.Input("x", "T", ""), myops.Input("w", "T", "", optional=True)],
+    outputs=[myops.Output("y", "T", "")],
+    attributes=[myops.Attribute("step", 1, ""), myops.Attribute("window", 1, "", required=True),
+                myops.Attribute("wide", False, "")],
+    shape="N, N -> N",
+)
+""",
+    )
+    stub = myops.package_stub(name)
+    assert stub.count("@overload\ndef peak(") == 2
+    lines = {
+        "peak(x, window=3)": True, "peak(x, None, 1, 3)": True, "peak(x, None, 1, 3, True)": True,
+        "peak(x, w=x, window=3, wide=True)": True, "peak(x)": False, "peak(x, None, 1)": False,
+        "peak(x, window='a')": False,
+    }  # fmt: skip
+    (tmp_path / name / "__init__.pyi").write_text(stub)
+    (tmp_path / name / "py.typed").write_text("")
+    use = tmp_path / "use.py"
+    head = f"import torch\nfrom {name} import peak\nx = torch.ones(3)\n"
+    use.write_text(head + "\n".join(lines) + "\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-incremental", "--cache-dir", os.devnull, str(use)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    refused = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
+    first = head.count("\n") + 1
+    assert refused == {first + n for n, fits in enumerate(lines.values()) if not fits}, done.stdout
 
 
 def test_other_public_names_are_written(package: Writer) -> None:

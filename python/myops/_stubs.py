@@ -95,7 +95,7 @@ def render(
     used = _names(text)
     if "Sequence" in used:
         imports.append("from collections.abc import Sequence")
-    wanted = [name for name in ("Any", "Literal") if name in used]
+    wanted = [name for name in ("Any", "Literal", "overload") if name in used]
     if wanted:
         imports.append(f"from typing import {', '.join(wanted)}")
     torchs = [name for name in ("Generator", "Tensor") if name in used]
@@ -159,15 +159,11 @@ def _function(name: str, info: OpInfo, is_prototype: bool) -> str:
         title = item.name + "_" * keyword.iskeyword(item.name)
         inputs.append(f"{title}: {_input_type(info, item)}" + " = None" * droppable)
     given = [item for item in info.attributes if not keyword.iskeyword(item.name)]
-    attributes: list[str] = []
-    for attribute in given:
-        # What stands behind an argument with a default has one too, in Python.
-        behind = any("=" in text for text in (*inputs, *attributes))
-        default = " = ..." if attribute.required and behind else _default(attribute)
-        attributes.append(f"{attribute.name}: {_attribute_type(attribute)}{default}")
+    attributes = [f"{item.name}: {_attribute_type(item)}{_default(item)}" for item in given]
     if info.random:  # a generator or the key decides where there is no seed
         attributes[-1] = "seed: int | None = None"
     parameters = [*inputs, *attributes]
+    named: list[str] = []
     if info.random and is_prototype:
         parameters = [*inputs[:-1], *attributes, inputs[-1], "generator: Any = None"]
     if not is_prototype:
@@ -175,14 +171,34 @@ def _function(name: str, info: OpInfo, is_prototype: bool) -> str:
         named = ["out: Tensor | None = None"] if takes_out else []
         named += ["generator: Generator | None = None"] if info.random else []
         rest = ["**attributes: Any"] if len(given) < len(info.attributes) else []
-        parameters = [*parameters, *(["*", *named] if named else []), *rest]
+        named = [*(["*", *named] if named else []), *rest]
     result = _tensors(info) if len(info.outputs) == 1 else f"tuple[{_tensors(info)}]"
     result = result if info.outputs else "None"
+    text = _docstring(info)
+    forms = _forms(parameters, named)
+    overload = "@overload\n" if len(forms) > 1 else ""
+    return "\n\n".join(f"{overload}{_line(name, form, result)}\n{text}\n    ..." for form in forms)
+
+
+def _forms(parameters: list[str], named: list[str]) -> list[list[str]]:
+    """The parameters; or two kinds, for overloads, if some without a default follow others with
+    one: either all up to the last of them are given by position, or they are given by name."""
+    has_default = ["=" in item for item in parameters]
+    late = [n for n, has in enumerate(has_default) if not has and any(has_default[:n])]
+    if not late:
+        return [[*parameters, *named]]
+    until = late[-1] + 1
+    by_place = [item.partition(" = ")[0] for item in parameters[:until]]
+    by_name = [*parameters[: late[0]], "*", *parameters[late[0] :]]
+    return [[*by_place, *parameters[until:], *named], [*by_name, *named[named[:1] == ["*"] :]]]
+
+
+def _line(name: str, parameters: list[str], result: str) -> str:
     line = f"def {name}({', '.join(parameters)}) -> {result}:"
-    if len(line) > _WIDTH:
-        line = "\n".join([f"def {name}(", *(f"    {item}," for item in parameters),
-                          f") -> {result}:"])  # fmt: skip
-    return f"{line}\n{_docstring(info)}\n    ..."
+    if len(line) <= _WIDTH:
+        return line
+    return "\n".join([f"def {name}(", *(f"    {item}," for item in parameters),
+                      f") -> {result}:"])  # fmt: skip
 
 
 def _tensors(info: OpInfo) -> str:
