@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 
@@ -230,3 +231,45 @@ def test_torch_ops_with_outputs_left_out(tmp_path: Path, exporter: str, low: boo
     for result, expected in zip(results, Model()(x[:2]), strict=True):
         np.testing.assert_array_equal(result, expected.numpy())
         assert result.dtype == np.float32
+
+
+def ends_standard(g: Any) -> list[str]:
+    axes = g.constant(np.array([0]))
+    high = g.op("ReduceMax", g.input("x"), axes, keepdims=0)
+    low = g.op("ReduceMin", g.input("x"), axes, keepdims=0) if g.attribute("both") else ""
+    return [high, low]
+
+
+ends = myops.prototype(
+    lambda x, both: (x.max(0), x.min(0) if both else None), name="ends", domain="arguments_draft",
+    types={"T": ["float32"]}, inputs=[myops.Input("x", "T", "[R, C].")],
+    outputs=[myops.Output("high", "T", "[C]."), myops.Output("low", "T", "[C].", only_if="both")],
+    attributes=[myops.Attribute("both", False, "Whether low is computed.")],
+    shape="R C -> C, C", standard=ends_standard,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("both", [(True, False), (False, True), (True, True), (False, False)])
+def test_one_body_serves_calls_with_and_without_an_output(
+    tmp_path: Path, exporter: str, both: tuple[bool, bool]
+) -> None:
+    """A function has one number of outputs, so a node that leaves one out has a name for it. What
+    the body returns there has another shape than the output would have."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            found = [*ends(x, both=both[0]), *ends(x + 1, both=both[1])]
+            return [tensor for tensor in found if tensor is not None]
+
+    for axes in (None, {"x": {0: "n", 1: "c"}}):
+        file = tmp_path / "model.onnx"
+        myops.onnx.export(
+            Model(), (X,), file, input_names=["x"], dynamic_axes=axes, exporter=exporter,
+            opset_version=18,
+        )  # fmt: skip
+        session = onnxruntime.InferenceSession(str(file))  # without our library
+        x = X if axes is None else torch.randn(5, 2)
+        results = session.run(None, {"x": x.numpy()})
+        for result, expected in zip(results, Model()(x), strict=True):
+            np.testing.assert_array_equal(result, expected.numpy())
