@@ -62,8 +62,8 @@ class ByteWindow {
   WindowView<const int16_t> read_cells(int64_t image, const Range& channels,
                                        const Taps<float>& taps, const Entries& entries) const {
     const int64_t pixel = round_up(channels.count(), kGroup);
-    const WindowView<const int16_t> view{
-        window_.get(), 2 * entries.taps() * entries.pixels() * pixel, pixel};
+    const WindowView<const int16_t> view{window_.get(),
+                                         2 * entries.taps() * entries.pixels() * pixel, pixel};
     int16_t* to = window_.get();
     for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
       for (int64_t p = entries.first; p < entries.last; ++p, to += 2 * pixel) {

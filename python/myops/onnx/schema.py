@@ -334,8 +334,9 @@ def _inference(described: OpInfo) -> Callable[[Any], None]:
             ]
         # What a function body returns for an output that the call leaves out has another shape.
         wanted = info.present(protos, attributes)
-        results = [dims if is_wanted else None
-                   for dims, is_wanted in zip(results, wanted, strict=True)]
+        results = [
+            dims if is_wanted else None for dims, is_wanted in zip(results, wanted, strict=True)
+        ]
         for number, (output, dims) in enumerate(zip(info.outputs, results, strict=True)):
             if number < context.get_num_outputs():
                 _set_output(context, number, _like(info, output.type, dtypes), dims)
