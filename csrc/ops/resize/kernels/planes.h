@@ -28,6 +28,12 @@ class Planes {
       return false;
     }
     if (row > kShortRow) return false;
+    // Rows of a few vectors are combined faster as they are, without those that no output reads.
+    constexpr int64_t kLongRow = 24;
+    if (plan.levels.size() == 2 && first.first && 2 * first.taps.output <= first.taps.input &&
+        last.taps.input * last.in_volume >= kLongRow) {
+      return false;
+    }
     return widest(plan) <= std::max<int64_t>(most, 2048);
   }
 
