@@ -207,6 +207,7 @@ const std::vector<Call> kCalls = {
     {"nearest_scatter", 0, "linear", {1, 9, 120, 130}, {1, 9, 5, 17}, F16, kLast, true},
     {"nearest_scatter", 0, "linear", {1, 2, 90, 3, 80}, {1, 2, 6, 3, 9}, F64, kFirst, true},
     {"nearest_scatter", 0, "linear", {1, 3, 190, 80}, {1, 3, 6, 40}, F32, kFirst, true},
+    {"nearest_scatter", 0, "linear", {1, 3, 190}, {1, 3, 7}, F32, kFirst, true},
     // Slabs that do not fit the L1 cache, with tensors of the next level between.
     {"nearest_scatter", 0, "nearest", {1, 9, 3, 3001}, {1, 4, 3, 1400}, F64, kFirst, true},
     // Axes that shrink before the last two are combined first; those that grow, from a ring.

@@ -10,11 +10,15 @@
 namespace myops::resize::MYOPS_ISA {
 
 // Whether that takes less time than zeroing rows or slabs as TapTable::is_sparse() describes.
-// (Measured. With cubic, others store -0 beside an element that has taps in one axis only.)
+// (Measured. With cubic, others store -0 beside an element that has taps in one axis only. A single
+// row, and slabs of a single axis, are made in place as fast.)
 template <class Weight>
 bool is_sparse(const Plan<Weight>& plan, const Settings& settings) {
   constexpr double kFew = 0.1;
-  if (settings.mode != Mode::Linear || plan.levels.size() < 2) return false;
+  const bool in_place =
+      plan.levels.size() == 1 &&
+      (plan.rows() == 1 || !GatherTable<Weight>::within_rows(plan.levels.back().in_volume));
+  if (settings.mode != Mode::Linear || in_place) return false;
   double part = 1;  // of the result
   for (const Level<Weight>& level : plan.levels) {
     const TapTable<Weight>& taps = level.taps;
