@@ -36,6 +36,15 @@ struct Tables {
   }
 };
 
+// Whether a row is so long that the table of "gather" or "nearest_gather" is too large to be
+// cached, and so few are made at once that computing them without it takes less time. (Measured.)
+template <class Wide>
+bool outweighs_rows(const Plan<Wide>& plan, int64_t few_rows) {
+  constexpr int64_t kLong = 1 << 15;
+  return plan.levels.size() == 1 && plan.rows() <= few_rows &&
+         plan.levels.back().taps.output >= kLong;
+}
+
 // The table of "gather" or, if elements are copied, of "nearest_gather", if the kernel is fast.
 template <class T, class Wide>
 void add_gather(TableBudget& table_budget, Tables<Wide>& tables, bool copies) {
@@ -62,7 +71,7 @@ void add_copy_tables(TableBudget& table_budget, Tables<Wide>& tables) {
   const TapTable<Wide>& taps = last.taps;
   if (std::is_same_v<T, Wide> && kPermutes<Wide> && !taps.has_empty &&
       GatherTable<Wide>::supports(taps, last.in_volume) && last.in_volume < kLanes<Wide> &&
-      kernel_enabled("resize.nearest_gather")) {
+      !outweighs_rows(tables.plan, 8) && kernel_enabled("resize.nearest_gather")) {
     add_gather<T>(table_budget, tables, true);
   }
   const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
@@ -83,7 +92,8 @@ void add_sum_tables(TableBudget& table_budget, Tables<Wide>& tables) {
   const int64_t channels = last.in_volume;
   if (Pixels<Wide>::supports(taps, channels) && kernel_enabled("resize.pixels")) {
     tables.last.pixels.emplace(taps, channels);
-  } else if (Last::prefers_gather(taps, channels) && kernel_enabled("resize.gather")) {
+  } else if (Last::prefers_gather(taps, channels) && !outweighs_rows(tables.plan, 1) &&
+             kernel_enabled("resize.gather")) {
     add_gather<T>(table_budget, tables, false);
   }
   if (!tables.last.pixels && !tables.last.gather && !tables.plan.has_one_row() &&

@@ -9,20 +9,27 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Computes the members that follow from the taps, whose indices ascend in each output.
+// Computes the members that follow from the taps, whose indices ascend in each output. Of a
+// transposed table, `filled` must be there.
 template <class Real>
 void measure(TapTable<Real>& taps) {
   const int64_t *index = taps.index.data(), *first = taps.first.data();
   int64_t least = std::numeric_limits<int64_t>::max(), widest = 0;
   int64_t span = 1, low = taps.input, high = -1;
-  for (int64_t o = 0; o < taps.output; ++o) {
+  const auto add = [&](int64_t o) {
     const int64_t begin = first[o], end = first[o + 1];
     least = std::min(least, end - begin);
     widest = std::max(widest, end - begin);
-    if (begin == end) continue;
+    if (begin == end) return;
     low = std::min(low, index[begin]);
     high = std::max(high, index[end - 1]);
     span = std::max(span, index[end - 1] - index[begin] + 1);
+  };
+  if (taps.is_sparse()) {
+    least = 0;
+    for (const int64_t o : taps.filled) add(o);
+  } else {
+    for (int64_t o = 0; o < taps.output; ++o) add(o);
   }
   taps.width = least == widest ? widest : 0;
   taps.widest = widest;
@@ -71,35 +78,46 @@ TapTable<Weight> transposed_map(const TapTable<Weight>& taps) {
   TapTable<Weight> transposed;
   transposed.input = taps.output;
   transposed.output = taps.input;
-  transposed.first.assign(static_cast<size_t>(taps.input) + 1, 0);
-  std::vector<int64_t> last(static_cast<size_t>(taps.input));  // output of the latest tap
-  std::vector<int64_t> counts(last.size(), 0);
-  for (const int64_t index : taps.index) ++counts[index];
-  const bool many = *std::max_element(counts.begin(), counts.end()) > 4;
-  const auto each_tap = [&](const auto& visit) {  // visit(output, tap, whether it is a new one)
-    std::fill(last.begin(), last.end(), -1);
+  std::vector<int64_t>& first = transposed.first;
+  // For a long axis, memory takes the most time: first[i + 1] is where the next tap of i belongs,
+  // until all are there and i + 1 begins there.
+  const auto length = static_cast<size_t>(taps.input);
+  first.assign(length + 2, 0);
+  int64_t most = 0;
+  for (const int64_t index : taps.index) most = std::max(most, ++first[index + 2]);
+  const bool many = most > 4;
+  const auto is_new = [&](int64_t o, int64_t k) {
+    return !many || k == taps.first[o] || taps.index[k] != taps.index[k - 1];
+  };
+  const auto each_tap = [&](const auto& visit) {  // visit(output, tap)
     for (int64_t o = 0; o < taps.output; ++o) {
-      for (int64_t k = taps.first[o]; k < taps.first[o + 1]; ++k) {
-        visit(o, k, !many || last[taps.index[k]] != o);
-        last[taps.index[k]] = o;
-      }
+      for (int64_t k = taps.first[o]; k < taps.first[o + 1]; ++k) visit(o, k);
     }
   };
-  each_tap([&](int64_t, int64_t k, bool fresh) { transposed.first[taps.index[k] + 1] += fresh; });
-  for (int64_t i = 0; i < taps.input; ++i) transposed.first[i + 1] += transposed.first[i];
-  std::vector<int64_t> next(transposed.first.begin(), transposed.first.end() - 1);
-  transposed.index.resize(static_cast<size_t>(transposed.first.back()));
-  transposed.weight.resize(transposed.index.size());
-  each_tap([&](int64_t o, int64_t k, bool fresh) {
-    const int64_t place = fresh ? next[taps.index[k]]++ : next[taps.index[k]] - 1;
-    transposed.index[place] = o;
-    transposed.weight[place] = fresh ? taps.weight[k] : transposed.weight[place] + taps.weight[k];
-  });
-  measure(transposed);
-  transposed.filled.reserve(static_cast<size_t>(taps.input));
-  for (int64_t i = 0; i < taps.input; ++i) {
-    if (counts[i] > 0) transposed.filled.push_back(i);
+  if (many) each_tap([&](int64_t o, int64_t k) { first[taps.index[k] + 2] -= !is_new(o, k); });
+  // (Without a branch, which would often be predicted wrongly.)
+  std::vector<int64_t>& filled = transposed.filled;
+  filled.resize(std::min(length, taps.index.size()) + 1);
+  size_t count = 0;
+  for (size_t i = 0; i < length; ++i) {
+    filled[count] = static_cast<int64_t>(i);
+    count += first[i + 2] > 0;
+    first[i + 2] += first[i + 1];
   }
+  filled.resize(count);
+  transposed.index.resize(static_cast<size_t>(first.back()));
+  transposed.weight.resize(transposed.index.size());
+  each_tap([&](int64_t o, int64_t k) {
+    int64_t& next = first[taps.index[k] + 1];
+    if (is_new(o, k)) {
+      transposed.index[next] = o;
+      transposed.weight[next++] = taps.weight[k];
+    } else {
+      transposed.weight[next - 1] += taps.weight[k];
+    }
+  });
+  first.pop_back();
+  measure(transposed);
   return transposed;
 }
 

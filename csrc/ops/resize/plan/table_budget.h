@@ -49,12 +49,13 @@ void take_taps(TableBudget& table_budget, const Settings& settings, const Axis& 
       sizeof(int64_t) * (outputs + 1) + (sizeof(int64_t) + sizeof(Weight)) * taps);
 }
 
-// Called before transposed_map(), which uses four more tables.
+// Called before transposed_map().
 template <class Weight>
 void take_transposed(TableBudget& table_budget, const TapTable<Weight>& taps) {
   const double all = static_cast<double>(taps.index.size());
+  const double length = static_cast<double>(taps.input);
   table_budget.take_tables(taps.output, taps.input,
-                           5 * sizeof(int64_t) * (static_cast<double>(taps.input) + 1) +
+                           sizeof(int64_t) * (length + std::min(length, all) + 3) +
                                (sizeof(int64_t) + sizeof(Weight)) * all);
 }
 
