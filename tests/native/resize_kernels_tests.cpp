@@ -179,6 +179,10 @@ const std::vector<Call> kCalls = {
     {"gather", 32, "linear", {1, 1, 1, 150}, {1, 1, 1, 301}, U8},
     {"gather", 32, "nearest", {1, 2, 40, 35}, {1, 2, 80, 70}, F16, kFirst, true},
     {"one_by_one", 0, "area", {1, 1, 1, 150}, {1, 1, 1, 31}},
+    // Many taps side by side, more than are added together.
+    {"one_by_one", 0, "area", {1, 5, 700}, {1, 5, 3}},
+    {"one_by_one", 0, "area", {1, 5, 1301}, {1, 5, 2}, F64},
+    {"one_by_one", 0, "area", {1, 5, 1301}, {1, 5, 2}, F16},
     {"nearest_gather", 32, "nearest", {1, 2, 9, 150}, {1, 2, 15, 301}},
     {"nearest_gather", 32, "nearest", {1, 2, 9, 150}, {1, 2, 5, 300}, F64},
     {"nearest_gather", 32, "nearest", {1, 2, 9, 150}, {1, 2, 41, 225}, F64},

@@ -44,6 +44,13 @@ struct LastAxisTables {
            (taps.width == 2 || taps.width == 4);
   }
 
+  // Whether outputs have so many taps, side by side, that vectors along the row are faster.
+  // `widens`: elements of the row are converted for each output.
+  static bool reads_runs(const TapTable<Wide>& taps, int64_t channels, bool widens) {
+    const int64_t many = widens ? 512 : 64;
+    return channels == 1 && taps.widest >= many && taps.span == taps.widest;
+  }
+
  private:
   // The source indices that are read, as ascending intervals that do not touch. The time does not
   // depend on the length of the axis: of 2^31 elements, a few may be read.
@@ -173,6 +180,20 @@ class LastAxis {
             GatherRows<const From* const*, Out>{&source, 1, target - begin * stride_, 0});
       }
       if (tables_.pixels) return tables_.pixels->row(begin, end, source, target);
+    }
+    if (stride_ == 1 && !taps_.is_sparse() && taps_.widest > 4) {
+      for (int64_t o = begin; o < end; ++o) {
+        const int64_t first = taps_.first[o], count = taps_.count(o);
+        const Wide* weights = taps_.weight.data() + first;
+        const int64_t* index = taps_.index.data() + first;
+        const bool run = count > 4 && index[count - 1] - index[0] + 1 == count;
+        target[o - begin] = to_element<Out>(
+            run ? weighted_run(count, weights, source + index[0])
+                : weighted<Wide>(
+                      count, [&](int64_t k) { return weights[k]; },
+                      [&](int64_t k) { return static_cast<Wide>(source[index[k]]); }));
+      }
+      return;
     }
     scalar(begin, end, [&](int64_t i) { return static_cast<Wide>(source[i]); }, target);
   }

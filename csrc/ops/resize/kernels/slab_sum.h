@@ -44,6 +44,38 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
   });
 }
 
+// The same for more than four elements side by side, in vectors of partial sums.
+template <class Wide, class T>
+MYOPS_NOINLINE Wide weighted_run(int64_t taps, const Wide* weights, const T* values) {
+  constexpr int64_t L = kLanes<Wide>, kPart = L < 4 ? L : 4;
+  using Part = Lanes<Wide, kPart>;
+  return sum_of_parts(taps, [&](int64_t begin, int64_t end) MYOPS_INLINED {
+    const int64_t count = end - begin;
+    const Wide* weight = weights + begin;
+    const T* from = values + begin;
+    Wide widened[std::is_same_v<T, Wide> ? 1 : kTermsTogether];
+    const Wide* value = widened;
+    int64_t i = 0;
+    if constexpr (std::is_same_v<T, Wide>) {
+      value = from;
+    } else {
+      for (; i + L <= count; i += L) store(widened + i, load_wide<Wide>(from + i));
+      for (; i < count; ++i) widened[i] = static_cast<Wide>(from[i]);
+    }
+    Part parts[4 / kPart] = {};
+    for (i = 0; i + 4 <= count; i += 4) {
+      for (int64_t k = 0; k < 4; k += kPart) {
+        Part& sum = parts[k / kPart];
+        sum = fma(load_as<Part>(weight + i + k), load_as<Part>(value + i + k), sum);
+      }
+    }
+    Wide sums[4];
+    std::memcpy(sums, parts, sizeof sums);
+    for (; i < count; ++i) sums[i & 3] = fma(weight[i], value[i], sums[i & 3]);
+    return (sums[0] + sums[2]) + (sums[1] + sums[3]);
+  });
+}
+
 // Stores make(i, load), the vector of the result from element i on, for all elements. load(from):
 // the vector of source elements there, of which those behind a shorter slab have no meaning. `end`
 // is that of the memory that may be read.

@@ -3,6 +3,8 @@
 // share an input where R does not divide L.
 #pragma once
 
+#include <numeric>
+
 #include "../spec/geometry.h"
 #include "tap_table.h"
 
@@ -45,11 +47,12 @@ TapTable<Weight> area_taps(const Axis& axis) {
   taps.first.push_back(0);
   for (int64_t o = 0; o < axis.output; ++o, window.next()) {
     const Weight weight = 1 / static_cast<Weight>(window.end() - window.begin());
-    for (int64_t i = window.begin(); i < window.end(); ++i) {
-      taps.index.push_back(i);
-      taps.weight.push_back(weight);
-    }
-    taps.first.push_back(static_cast<int64_t>(taps.index.size()));
+    const auto first = static_cast<size_t>(taps.first.back());
+    const auto end = first + static_cast<size_t>(window.end() - window.begin());
+    taps.index.resize(end);
+    std::iota(taps.index.begin() + first, taps.index.end(), window.begin());
+    taps.weight.resize(end, weight);
+    taps.first.push_back(static_cast<int64_t>(end));
   }
   return taps;
 }

@@ -45,6 +45,14 @@ bool outweighs_rows(const Plan<Wide>& plan, int64_t few_rows) {
          plan.levels.back().taps.output >= kLong;
 }
 
+// Whether the last level reads rows in the type of the arithmetic, as it does where others are
+// combined first.
+template <class T, class Wide>
+bool reads_wide(const Plan<Wide>& plan) {
+  const std::vector<Level<Wide>>& levels = plan.levels;
+  return std::is_same_v<T, Wide> || (levels.size() > 1 && levels[levels.size() - 2].first);
+}
+
 // The table of "gather" or, if elements are copied, of "nearest_gather", if the kernel is fast.
 template <class T, class Wide>
 void add_gather(TableBudget& table_budget, Tables<Wide>& tables, bool copies) {
@@ -53,13 +61,9 @@ void add_gather(TableBudget& table_budget, Tables<Wide>& tables, bool copies) {
     take_gather(table_budget, last.taps, last.in_volume);
     tables.last.gather.emplace(last.taps, last.in_volume);
     const GatherTable<Wide>& table = tables.last.gather->table();
-    // Rows that are combined first, and then read, are in the type of the arithmetic.
-    const std::vector<Level<Wide>>& levels = tables.plan.levels;
-    const bool wide =
-        std::is_same_v<T, Wide> || (levels.size() > 1 && levels[levels.size() - 2].first);
-    const bool fast = copies ? table.copies_fast()
-                      : wide ? table.is_fast()
-                             : table.is_made_by_loops();
+    const bool fast = copies                       ? table.copies_fast()
+                      : reads_wide<T>(tables.plan) ? table.is_fast()
+                                                   : table.is_made_by_loops();
     if (!fast) tables.last.gather.reset();
   }
 }
@@ -98,6 +102,7 @@ void add_sum_tables(TableBudget& table_budget, Tables<Wide>& tables) {
   }
   if (!tables.last.pixels && !tables.last.gather && !tables.plan.has_one_row() &&
       Last::within_rows(channels) && LaneTable<Wide>::supports(taps, channels) &&
+      !Last::reads_runs(taps, channels, !reads_wide<T>(tables.plan)) &&
       kernel_enabled("resize.lanes")) {
     table_budget.take_tables(taps.input, taps.output, LaneTable<Wide>::bytes(taps));
     tables.last.lanes.emplace(taps, channels);
