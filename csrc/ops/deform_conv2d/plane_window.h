@@ -44,10 +44,11 @@ class PlaneWindow {
   const A* plane(int64_t channel) const { return window_.get() + channel * plane_of(box_); }
 
  private:
-  // Elements of the whole image, or half of a large window.
+  // Elements of the whole image with the zeros around it, as plane_of(), or half of a large window.
   static int64_t largest(const ConvShape& conv) {
-    const double all = static_cast<double>(conv.height + 3) * static_cast<double>(conv.width + 2) *
-                       static_cast<double>(conv.channels_per_offset());
+    const double plane =
+        static_cast<double>(conv.height + 3) * static_cast<double>(conv.width + 2) + 2;
+    const double all = plane * static_cast<double>(conv.channels_per_offset());
     const int64_t most = std::min(static_cast<int64_t>(std::min(all, 1e9)), kWindow<A> / 2);
     // At least a cell, which samples beside an empty image read, too.
     return std::max(most, plane_of({0, 2, 0, 2}) * conv.channels_per_offset());
