@@ -77,7 +77,8 @@ class DataGradient {
   }
 
  private:
-  static constexpr int64_t kParts = 8;  // tasks side by side that need slots
+  static constexpr int64_t kParts = 8;   // tasks side by side that need slots
+  static constexpr int64_t kTasks = 16;  // of small images
   static constexpr int64_t kImageBandBytes = 1024 * 1024;
   // Of sums of whole images. Bands take up to five times as long on wide images, because a tile is
   // computed again for each band that it touches.
@@ -97,6 +98,13 @@ class DataGradient {
     return {unit / conv_.offset_groups, group, {group * length + first, group * length + last}};
   }
   int64_t units() const { return conv_.batch * conv_.offset_groups; }
+  // Small images are processed together, up to the pixels of a tile, so that weights are packed
+  // once for all of them; but there are kTasks tasks, if possible.
+  int64_t images_of_task() const {
+    const int64_t fit =
+        blocking_.gradient_pixels<A>() / std::max<int64_t>(conv_.out_height * conv_.out_width, 1);
+    return std::max<int64_t>(std::min(fit, units() * parts_ / kTasks), 1);
+  }
   // Whether the sums of 16-bit gradients of X are held for whole images, so that the positions and
   // samples of a tile are computed once: by one task, or by several that share an offset group.
   bool narrow_fits(int64_t images, int64_t bytes) const {
@@ -190,35 +198,37 @@ class DataGradient {
   Tiling tiling_;
 };
 
-// Each task processes all tiles and writes its own sums.
+// Each task processes all tiles of some images and writes its own sums.
 template <class T>
 void DataGradient<T>::run_whole(bool positions, WeightGradient<T>* weights) const {
-  const int64_t parts = parts_;
+  const int64_t parts = parts_, tasks = conv_.offset_groups * parts, each = images_of_task();
   if (weights) weights->start_images();
-  context_.parallel_for(units() * parts, 1, [&](int64_t index, int64_t) {
-    const Task own = task(index, parts);
+  context_.parallel_for(panels(conv_.batch, each) * tasks, 1, [&](int64_t index, int64_t) {
     TileGradient<T> work = tile_gradient(positions, weights != nullptr);
-    const int64_t item = own.image * tiling_.count();
     const int64_t size = 3 * blocking_.taps * tiling_.pixels();
     const Buffer<A> sums(context_, positions ? size : 0);
     const int64_t pixels = conv_.height * conv_.width;
     const bool held = positions && whole_narrow();
-    const Buffer<A> image(context_, held ? pixels * own.channels.count() : 0);
-    if (held) image.zero(pixels * own.channels.count());
+    const Buffer<A> image(context_, held ? pixels * conv_.channels_per_offset() : 0);
     std::optional<typename WeightGradient<T>::Total> total;
     if (weights) total.emplace(*weights);
-    for_each_taps([&](const Range& taps) {
-      if (total) total->start(own.offset_group, taps.first);
-      for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
-        if (positions) sums.zero(size);
-        add_tile(work, own, tile, taps, positions ? sums.get() : nullptr, take(total, own, tile),
-                 image.get());
-        if (total) total->end_tile(item + tile);
-        if (!positions) continue;
-        write_positions(tiling_.at(own.image, tile), own.offset_group, taps, sums.get());
-      }
-    });
-    if (held) write_pixels(image.get(), X_, own.image, own.channels, {0, pixels});
+    const int64_t first = index / tasks * each;
+    for (int64_t i = first; i < std::min(first + each, conv_.batch); ++i) {
+      const Task own = task(i * tasks + index % tasks, parts);
+      if (held) image.zero(pixels * own.channels.count());
+      for_each_taps([&](const Range& taps) {
+        if (total) total->start(own.offset_group, taps.first);
+        for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
+          if (positions) sums.zero(size);
+          add_tile(work, own, tile, taps, positions ? sums.get() : nullptr, take(total, own, tile),
+                   image.get());
+          if (total) total->end_tile(own.image * tiling_.count() + tile);
+          if (!positions) continue;
+          write_positions(tiling_.at(own.image, tile), own.offset_group, taps, sums.get());
+        }
+      });
+      if (held) write_pixels(image.get(), X_, own.image, own.channels, {0, pixels});
+    }
   });
   if (weights) weights->finish_images();
 }
@@ -229,27 +239,35 @@ void DataGradient<T>::run_in_bands(bool held) const {
   const int64_t slot = 3 * blocking_.taps * tiling_.pixels(), parts = parts_, width = width_;
   const int64_t length =
       std::clamp<int64_t>(kSlots<A> / (slot * width * parts), 1, tiling_.count());
-  const Buffer<A> slots(context_, slot * width * parts * length);
+  // Tasks process several units one after the other, as many as have slots.
+  int64_t turns = std::max<int64_t>(kSlots<A> / (slot * width * parts * length), 1);
+  const bool fit = !held || narrow_fits(width * turns, kImagesBytes);
+  if (length < tiling_.count() || !fit) turns = 1;
+  const int64_t together = std::min(width * turns, units());
+  const Buffer<A> slots(context_, slot * together * parts * length);
   const auto slot_of = [&](int64_t index, int64_t tile) {
     return slots.get() + (index * length + tile) * slot;
   };
   const int64_t pixels = conv_.height * conv_.width, image = pixels * conv_.channels_per_offset();
-  const Buffer<A> images(context_, held ? width * image : 0);
+  const Buffer<A> images(context_, held ? together * image : 0);
   const auto image_of = [&](int64_t index) {
     return held ? images.get() + index * image : nullptr;
   };
-  for (int64_t unit = 0; unit < units(); unit += width) {
-    const int64_t count = std::min(width, units() - unit);
+  for (int64_t unit = 0; unit < units(); unit += together) {
+    const int64_t count = std::min(together, units() - unit);
     if (held) images.zero(count * image);
     for_each_taps([&](const Range& taps) {
       for (int64_t first = 0; first < tiling_.count(); first += length) {
         const int64_t tiles = std::min(length, tiling_.count() - first);
-        context_.parallel_for(count * parts, 1, [&](int64_t index, int64_t) {
+        const int64_t tasks = std::min(count, width) * parts;
+        context_.parallel_for(tasks, 1, [&](int64_t own, int64_t) {
           TileGradient<T> work = tile_gradient(true);
-          for (int64_t tile = 0; tile < tiles; ++tile) {
-            std::fill_n(slot_of(index, tile), slot, A{});
-            add_tile(work, task(unit * parts + index, parts), first + tile, taps,
-                     slot_of(index, tile), nullptr, image_of(index / parts));
+          for (int64_t index = own; index < count * parts; index += tasks) {
+            for (int64_t tile = 0; tile < tiles; ++tile) {
+              std::fill_n(slot_of(index, tile), slot, A{});
+              add_tile(work, task(unit * parts + index, parts), first + tile, taps,
+                       slot_of(index, tile), nullptr, image_of(index / parts));
+            }
           }
         });
         context_.parallel_for(count * tiles, 1, [&](int64_t index, int64_t) {

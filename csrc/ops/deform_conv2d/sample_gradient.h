@@ -35,6 +35,7 @@ class SampleGradient {
 
   // Selects the channels and taps of the following run().
   void select(const Range& taps, const Range& block) {
+    if (taps == taps_ && block == block_) return;  // of another tile
     taps_ = taps;
     block_ = block;
     if (!filters_ || !once_) return;
