@@ -98,16 +98,20 @@ struct Blocking {
     return std::min(length, round_up(panels(length, blocks), 8));
   }
 
-  // For gradients: smaller blocks, so that W of a block for all outputs of a group fits a task's
-  // buffer.
+  // For gradients: smaller blocks, so that W of a block for `outputs`, those of a group, fits a
+  // task's buffer.
   template <class A>
-  static Blocking of_gradients(const ConvShape& conv) {
+  static Blocking of_gradients(const ConvShape& conv, int64_t outputs) {
     Blocking blocking(conv);
-    const int64_t most = kPacked<A> / (blocking.taps * conv.group_outputs()) / 4 * 4;
+    const int64_t most = kPacked<A> / (blocking.taps * outputs) / 4 * 4;
     const int64_t length = conv.channels_per_offset();
     blocking.channels = std::clamp<int64_t>(most, 4, even_channels(length, kChannels / 2));
     blocking.channels = std::min(blocking.channels, length);
     return blocking;
+  }
+  template <class A>
+  static Blocking of_gradients(const ConvShape& conv) {
+    return of_gradients<A>(conv, conv.group_outputs());
   }
 
   // Pixels of a tile of gradients.

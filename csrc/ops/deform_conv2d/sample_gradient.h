@@ -52,14 +52,14 @@ class SampleGradient {
     if (conv_.depthwise()) return run_depthwise(gradient, tile, pixels);
     const A* weights = packed_->get();
     for_each_share(conv_, block_, {0, conv_.outputs}, [&](const Share& whole) {
-      const int64_t most = once_ ? whole.outputs.count() : kOutputs<A>;
-      for (int64_t o = whole.outputs.first; o < whole.outputs.last; o += most) {
-        const Share share{whole.channels, {o, std::min(o + most, whole.outputs.last)}};
+      for (int64_t o = whole.outputs.first; o < whole.outputs.last; o += kOutputs<A>) {
+        const Share share{whole.channels, {o, std::min(o + kOutputs<A>, whole.outputs.last)}};
         if (!once_) filters_.pack_backward(share, taps_, columns_of(share), packed_->get());
-        const bool first = o == whole.outputs.first;
-        run_share(gradient, tile, pixels, share, weights, first);
-        if (once_) weights += packed(share);
+        const int64_t before = once_ ? o - whole.outputs.first : 0;
+        run_share(gradient, tile, pixels, share, weights + before * kPanel<A>,
+                  (once_ ? whole : share).outputs.count() * kPanel<A>, o == whole.outputs.first);
       }
+      if (once_) weights += packed(whole);
     });
     return result_->get();
   }
@@ -83,34 +83,33 @@ class SampleGradient {
   }
 
   void run_share(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels,
-                 const Share& share, const A* weights, bool overwrite) {
+                 const Share& share, const A* weights, int64_t panel, bool overwrite) {
     const int64_t depth = share.outputs.count(), taps = taps_.count();
     const int64_t count = share.channels.count(), width = block_.count();
     const int64_t length = apart_row<A>(taps, count);
     const auto product = overwrite ? multiply<Result::Overwrite, A> : multiply<Result::Add, A>;
-    gradient.by_output(tile, pixels, share.outputs, length,
-                       [&](const A* data, int64_t data_row, const Range& part) {
-                         A* out = result_->get() + part.first * row();
-                         if (whole_rows()) {
-                           return product(part.count(), length, Runs{1, depth, 0},
-                                          MatrixView<A>{data, 1, data_row}, weights, kPanel<A>,
-                                          depth * kPanel<A>, out, row());
-                         }
-                         A apart[kApart<A>] = {};
-                         out += share.channels.first - block_.first;
-                         const int64_t most = kApart<A> / length;
-                         for (int64_t p = 0; p < part.count(); p += most) {
-                           const int64_t some = std::min(most, part.count() - p);
-                           A* const to = out + p * row();
-                           if (!overwrite) {
-                             copy_share(to, row(), width, apart, length, count, some, taps, count);
-                           }
-                           product(some, length, Runs{1, depth, 0},
-                                   MatrixView<A>{data + p, 1, data_row}, weights, kPanel<A>,
-                                   depth * kPanel<A>, apart, length);
-                           copy_share(apart, length, count, to, row(), width, some, taps, count);
-                         }
-                       });
+    gradient.by_output(
+        tile, pixels, share.outputs, length,
+        [&](const A* data, int64_t data_row, const Range& part) {
+          A* out = result_->get() + part.first * row();
+          if (whole_rows()) {
+            return product(part.count(), length, Runs{1, depth, 0},
+                           MatrixView<A>{data, 1, data_row}, weights, kPanel<A>, panel, out, row());
+          }
+          A apart[kApart<A>] = {};
+          out += share.channels.first - block_.first;
+          const int64_t most = kApart<A> / length;
+          for (int64_t p = 0; p < part.count(); p += most) {
+            const int64_t some = std::min(most, part.count() - p);
+            A* const to = out + p * row();
+            if (!overwrite) {
+              copy_share(to, row(), width, apart, length, count, some, taps, count);
+            }
+            product(some, length, Runs{1, depth, 0}, MatrixView<A>{data + p, 1, data_row}, weights,
+                    kPanel<A>, panel, apart, length);
+            copy_share(apart, length, count, to, row(), width, some, taps, count);
+          }
+        });
   }
 
   const A* run_depthwise(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {

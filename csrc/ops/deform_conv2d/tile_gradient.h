@@ -28,12 +28,14 @@ class TileGradient {
                int64_t pixels, bool positions, bool samples = false)
       : conv_(conv),
         blocking_(Blocking::of_gradients<A>(conv)),
-        strip_(std::min(strip_pixels(conv, blocking_), pixels)),
+        strip_(std::min(strip_pixels(blocking_, gradient_outputs(conv, blocking_)), pixels)),
+        ahead_(std::min(strip_pixels(blocking_, outputs_at_a_time(conv, blocking_)), pixels) /
+               strip_ * strip_),
         capacity_(window_size<A>(conv, 2 * kWindow<A> / (inputs.windows() + 1))),
         taps_(context, conv, inputs.positions, blocking_.taps, pixels, true),
-        gradient_(context, gradient, gradient_outputs(conv, blocking_), strip_),
-        direct_(context, conv, blocking_, direct, strip_),
-        cross_(context, conv, blocking_, cross, strip_),
+        gradient_(context, gradient, outputs_at_a_time(conv, blocking_), ahead_),
+        direct_(context, conv, blocking_, direct, ahead_),
+        cross_(context, conv, blocking_, cross, ahead_),
         X_(context, conv, positions || samples ? inputs.X : StridedView<const T>(), capacity_),
         direction_(context, conv, positions ? inputs.X_direction : StridedView<const T>(),
                    capacity_),
@@ -61,6 +63,7 @@ class TileGradient {
     block_ = block;
     target_ = target;
     positions_ = sums;
+    made_ = {0, 0};
     direct_.select(range_, block);
     cross_.select(range_, block);
     run_part({0, tile_.pixels()});
@@ -71,18 +74,21 @@ class TileGradient {
   // window.
   struct WindowPart {
     Entries entries;
-    int64_t strip;  // the first pixel of the rows of T
+    int64_t strip;  // its first pixel
     WindowView<const A> X, direction;
     WindowView<A> out;
   };
 
-  static int64_t strip_pixels(const ConvShape& conv, const Blocking& blocking) {
-    const int64_t outputs = gradient_outputs(conv, blocking);
+  static int64_t strip_pixels(const Blocking& blocking, int64_t outputs) {
     const int64_t most = std::max(2 * kColumns<A> / outputs / kBlockRows * kBlockRows, kBlockRows);
     return std::min(blocking.strip_pixels<A>(kColumns<A>), most);
   }
   static int64_t gradient_outputs(const ConvShape& conv, const Blocking& blocking) {
     return conv.depthwise() ? blocking.channels : conv.group_outputs();
+  }
+  // The outputs of a product.
+  static int64_t outputs_at_a_time(const ConvShape& conv, const Blocking& blocking) {
+    return std::min(gradient_outputs(conv, blocking), kOutputs<A>);
   }
   Box inside(const Box& box) const {
     return {std::max<int64_t>(box.top, 0), std::min(box.bottom, conv_.height),
@@ -183,10 +189,13 @@ class TileGradient {
     if (*take_) (*take_)({strip.first, strip.last}, sampled_.get(), gradient_);
   }
 
+  // Makes T of a strip, if it is not made already: with many outputs strips are short, and would
+  // read part of each cache line of the gradient of Y, and all weights.
   void sample_gradient(const Entries& strip) {
-    const Range pixels{strip.first, strip.last};
-    if (direct_) direct_.run(gradient_, tile_, pixels);
-    if (cross_) cross_.run(gradient_, tile_, pixels);
+    if (strip.first >= made_.first && strip.last <= made_.last) return;
+    made_ = {strip.first, std::min(strip.first + ahead_, tile_.pixels())};
+    if (direct_) direct_.run(gradient_, tile_, made_);
+    if (cross_) cross_.run(gradient_, tile_, made_);
   }
 
   void add(const WindowPart& part);
@@ -196,9 +205,12 @@ class TileGradient {
 
   const ConvShape& conv_;
   Blocking blocking_;
-  int64_t strip_, capacity_;
+  int64_t strip_;  // pixels that are added at a time: the order of the sums
+  int64_t ahead_;  // pixels of which T is made at a time: whole strips
+  int64_t capacity_;
   Tile tile_{};
   Range range_{0, 0}, block_{0, 0};
+  Range made_{0, 0};  // the pixels of the rows of T
   PixelSums<A> target_;
   A* positions_ = nullptr;
   Taps<T> taps_;
@@ -225,7 +237,7 @@ void TileGradient<T>::add(const WindowPart& part) {
                       positions_ ? sums_.get() : nullptr};
     const auto add_from = [&](const SampleGradient<T>& values) {
       strip.row = values.row();
-      strip.values = values.get() + (entries.first - part.strip) * strip.row + k * count;
+      strip.values = values.get() + (entries.first - made_.first) * strip.row + k * count;
       add_tap(strip, count);
     };
     if (direct_) {

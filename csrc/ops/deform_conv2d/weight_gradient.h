@@ -41,7 +41,7 @@ class WeightGradient {
   void run() const {
     const int64_t slices = jobs_.slices();
     if (context_.reports()) {
-      context_.report("jobs", "W", str(jobs_.count(), " blocks; ", slices, " parts of the pixels"));
+      context_.report("jobs", "W", str(jobs_.count(), " jobs; ", slices, " parts of the pixels"));
     }
     const Buffer<A> copies(context_, slices > 1 ? slices * size_ : 0);
     context_.parallel_for(jobs_.count() * slices, 1, [&](int64_t index, int64_t) {
@@ -71,15 +71,15 @@ class WeightGradient {
     }
     void add(const Tile& tile, const Range& strip, const A* sampled,
              const GradientStrip<T>& gradient) const {
-      whole_.add_strip(job_, 0, tile, strip, sampled, gradient, sums_.get());
+      whole_.add_strip(job_, tile, strip, sampled, gradient, sums_.get());
     }
     void end_tile(int64_t item) const {
       const int64_t slice = whole_.jobs_.slice_of(item);
       if (item + 1 != whole_.jobs_.slice(slice).last) return;
       if (whole_.jobs_.slices() == 1) {
-        whole_.write(job_, 0, sums_.get(), whole_.out_);
+        whole_.write(job_, sums_.get(), whole_.out_);
       } else {
-        whole_.write(job_, 0, sums_.get(), whole_.copy(whole_.sums_->get() + slice * whole_.size_));
+        whole_.write(job_, sums_.get(), whole_.copy(whole_.sums_->get() + slice * whole_.size_));
       }
       sums_.zero(size_);
     }
@@ -122,12 +122,12 @@ class WeightGradient {
 
   template <class To>
   void run_job(const WeightJob& job, const Range& items, const StridedView<To>& out) const;
-  void add_strip(const WeightJob& job, int64_t first, const Tile& tile, const Range& pixels,
-                 const A* sampled, const GradientStrip<T>& gradient, A* sums) const;
+  void add_strip(const WeightJob& job, const Tile& tile, const Range& pixels, const A* sampled,
+                 const GradientStrip<T>& gradient, A* sums) const;
   void add_share(const WeightJob& job, const Share& share, const Tile& tile, const Range& pixels,
                  const A* sampled, const GradientStrip<T>& gradient, A* sums) const;
   template <class To>
-  void write(const WeightJob& job, int64_t first, A* sums, const StridedView<To>& out) const;
+  void write(const WeightJob& job, A* sums, const StridedView<To>& out) const;
   template <class To>
   void write_share(const WeightJob& job, const Share& share, const A* sums,
                    const StridedView<To>& out) const;
@@ -143,8 +143,7 @@ class WeightGradient {
   std::optional<Buffer<A>> sums_;  // a copy of W for each slice
 };
 
-// All weight groups are computed in one pass over the tiles; a large number of outputs takes
-// several passes.
+// All weight groups are computed in one pass over the tiles.
 template <class T>
 template <class To>
 void WeightGradient<T>::run_job(const WeightJob& job, const Range& items,
@@ -155,39 +154,34 @@ void WeightGradient<T>::run_job(const WeightJob& job, const Range& items,
   const GradientStrip<T> gradient(context_, gradient_,
                                   conv_.depthwise() ? jobs_.blocking().channels : jobs_.outputs(),
                                   columns.strip());
-  for (int64_t first = 0; first < conv_.group_outputs(); first += jobs_.outputs()) {
-    sums.zero(jobs_.sums_size());
-    for (int64_t item = items.first; item < items.last; ++item) {
-      const Tile tile = tiling.at(item / tiling.count(), item % tiling.count());
-      columns.place(conv_, tile, job.offset_group, job.taps);
-      columns.in_parts(job.channels, job.channels.last, [&](const Range& pixels) {
-        for (int64_t p = pixels.first; p < pixels.last; p += columns.strip()) {
-          const Range strip{p, std::min(p + columns.strip(), pixels.last)};
-          const A* sampled = columns.sample(column_, job.channels, strip);
-          add_strip(job, first, tile, strip, sampled, gradient, sums.get());
-        }
-      });
-    }
-    write(job, first, sums.get(), out);
+  sums.zero(jobs_.sums_size());
+  for (int64_t item = items.first; item < items.last; ++item) {
+    const Tile tile = tiling.at(item / tiling.count(), item % tiling.count());
+    columns.place(conv_, tile, job.offset_group, job.taps);
+    columns.in_parts(job.channels, job.channels.last, [&](const Range& pixels) {
+      for (int64_t p = pixels.first; p < pixels.last; p += columns.strip()) {
+        const Range strip{p, std::min(p + columns.strip(), pixels.last)};
+        const A* sampled = columns.sample(column_, job.channels, strip);
+        add_strip(job, tile, strip, sampled, gradient, sums.get());
+      }
+    });
   }
+  write(job, sums.get(), out);
 }
 
-// The sums of outputs from `first` of each weight group on.
 template <class T>
-void WeightGradient<T>::add_strip(const WeightJob& job, int64_t first, const Tile& tile,
-                                  const Range& pixels, const A* sampled,
-                                  const GradientStrip<T>& gradient, A* sums) const {
-  jobs_.for_each_share(job, first, sums, [&](const Share& share, A* to) {
+void WeightGradient<T>::add_strip(const WeightJob& job, const Tile& tile, const Range& pixels,
+                                  const A* sampled, const GradientStrip<T>& gradient,
+                                  A* sums) const {
+  jobs_.for_each_share(job, sums, [&](const Share& share, A* to) {
     add_share(job, share, tile, pixels, sampled, gradient, to);
   });
 }
 template <class T>
 template <class To>
-void WeightGradient<T>::write(const WeightJob& job, int64_t first, A* sums,
-                              const StridedView<To>& out) const {
-  jobs_.for_each_share(job, first, sums, [&](const Share& share, const A* from) {
-    write_share(job, share, from, out);
-  });
+void WeightGradient<T>::write(const WeightJob& job, A* sums, const StridedView<To>& out) const {
+  jobs_.for_each_share(
+      job, sums, [&](const Share& share, const A* from) { write_share(job, share, from, out); });
 }
 
 // sums[o][tap][c], of a share.
