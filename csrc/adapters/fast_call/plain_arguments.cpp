@@ -166,7 +166,8 @@ void PlainInputs::add(const Op& op, const TensorReader& reader, PyObject* tensor
   DLDevice place;
   tensors.push_back(reader.read(tensor, differentiable, place));
   device.add(op, tensors.size() - 1, place);
-  require_plain(op.declared(tensors.size() - 1).accepts_layout(tensors.back()));
+  const bool on_cuda = place.device_type != kDLCPU;
+  require_plain(op.declared(tensors.size() - 1).accepts_layout(tensors.back(), on_cuda));
 }
 
 PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* given,

@@ -91,8 +91,9 @@ bool gradients(void* recorded, const DLTensor* tensors, uint64_t needed, void** 
         inputs.push_back(call.inputs.tensors[static_cast<size_t>(ours)]);
       }
     }
+    const bool on_cuda = device.index() != CallDevice::kCpu;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].present && !op.inputs[i].accepts_layout(inputs[i])) return false;
+      if (inputs[i].present && !op.inputs[i].accepts_layout(inputs[i], on_cuda)) return false;
     }
     NewTensors results(gradient.op);
     const bool is_made = gradient.needs == Gradient::kNone

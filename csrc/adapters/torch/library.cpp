@@ -161,7 +161,7 @@ Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budge
   }
   const Tensor seen = described(op, input, tensor);
   if (input.access_mode != Access::ShapeOnly) refuse_freed(op, input.name, tensor, seen);
-  if (input.accepts_layout(seen)) return seen;
+  if (input.accepts_layout(seen, false)) return seen;
   budget.take(op.name, input.name, str("a copy of shape ", seen.shape),
               byte_count(seen.shape, seen.dtype));
   tensor = torch::stable::contiguous(tensor);

@@ -60,7 +60,7 @@ struct Input {
   Input written() && { return is_written = true, std::move(*this); }
 
   // Whether the kernel accepts a tensor of this layout; otherwise it gets a contiguous copy.
-  bool accepts_layout(const Tensor& tensor, bool on_cuda = false) const {
+  bool accepts_layout(const Tensor& tensor, bool on_cuda) const {
     const bool strided_on_cpu = access_mode == Access::StridedOnCpu;
     return access_mode == Access::Strided || access_mode == Access::ShapeOnly ||
            (strided_on_cpu && !on_cuda) || tensor.is(Layout::Contiguous) ||
