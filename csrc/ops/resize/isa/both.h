@@ -29,16 +29,14 @@ void paint_outside(const Plan<Wide>& plan, size_t depth, int64_t begin, int64_t 
   }
 }
 
+// A plan with at least one level.
 template <bool kBackward, class T, class Wide>
-void run_plan(const KernelContext& context, const Tables<Wide>& tables, const T* source,
+void run_plan(const KernelContext& context, const Tables<Wide>& tables, const Source<T>& source,
               T* target) {
   const Plan<Wide>& plan = tables.plan;
   const Settings& settings = tables.settings;
-  if (plan.levels.empty()) {
-    return copy_all(context, context.output(0).elements(), source, target);
-  }
   if constexpr (kBackward) {
-    const auto scatter = [&](const Plan<Wide>& places, const T* elements) {
+    const auto scatter = [&](const Plan<Wide>& places, const Source<T>& elements) {
       if (context.reports()) report(context, places, [](size_t) { return "nearest_scatter"; });
       const NearestScatter<T, Wide> kernel(places);
       for_each_run(context, places, elements, target,
@@ -48,7 +46,7 @@ void run_plan(const KernelContext& context, const Tables<Wide>& tables, const T*
     if (!tables.places) return resample(context, plan, tables.whole, tables.last, source, target);
     const auto elements = context.scratch_array<T>(plan.bytes(sizeof(T)) / sizeof(T));
     resample(context, plan, tables.whole, tables.last, source, elements.data());
-    scatter(*tables.places, elements.data());
+    scatter(*tables.places, {elements.data()});
   } else {
     const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
     if (settings.mode == Mode::Nearest) {
@@ -66,11 +64,40 @@ void run_plan(const KernelContext& context, const Tables<Wide>& tables, const T*
     }
     resample(context, plan, tables.whole, tables.last, source, target);
     if (settings.coordinates != Coordinates::TfCropAndResize) return;
-    for_each_run(context, plan, source, target,
+    // (The source is not read.)
+    for_each_run(context, plan, Source<T>{target}, target,
                  [&](int64_t begin, int64_t end, const T*, T* slabs) {
                    paint_outside(plan, 0, begin, end, outside, slabs);
                  });
   }
+}
+
+// The plan of a call that resizes nothing.
+template <class T>
+void copy_all(const KernelContext& context, int64_t count, const T* source, T* target) {
+  context.parallel_for(count, 1 << 18, [&](int64_t begin, int64_t end) {
+    std::copy(source + begin, source + end, target + begin);
+  });
+}
+
+// Elements with gaps between them are copied first, or by each piece of the call: where kernels
+// read slabs of a first level that nothing else reads.
+template <class T, class Wide>
+void run_strided(const KernelContext& context, const Tables<Wide>& tables) {
+  const Tensor &input = context.input(0), &output = context.output(0);
+  const StridedSource<T> source(input, tables.kept);
+  const Plan<Wide>& plan = tables.plan;
+  const bool in_pieces =
+      plan.levels.size() > 1 && source.in_order() &&
+      (tables.whole == WholePlan::None || tables.whole == WholePlan::OneColumn);
+  context.report("strided_copy", "X",
+                 str(source.elements(), " of ", input.elements(), " elements are copied ",
+                     in_pieces ? "by the pieces that read them" : "side by side"));
+  if (plan.levels.empty()) return copy_all(context, source, output.as<T>());
+  if (in_pieces) return run_plan<false>(context, tables, {nullptr, &source}, output.as<T>());
+  const ScratchArray<T> copy = context.scratch_array<T>(source.elements());
+  copy_all(context, source, copy.data());
+  run_plan<false>(context, tables, {copy.data()}, output.as<T>());
 }
 
 template <bool kBackward, class... Types>
@@ -80,13 +107,16 @@ void run(const KernelContext& context) {
   dispatch<Types...>(output.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto tables = tables_of<T, kBackward>(context);
-    if (tables->layout == SourceLayout::Strided) {
-      const ScratchArray<T> source = copy_kept<T>(context, context.input(0), tables->kept);
-      return run_plan<kBackward>(context, *tables, source.data(), output.as<T>());
+    if constexpr (!kBackward) {
+      if (tables->layout == SourceLayout::Strided) return run_strided<T>(context, *tables);
     }
-    in_memory_order<T>(
-        context, tables->swapped, context.input(0), output,
-        [&](const T* source, T* target) { run_plan<kBackward>(context, *tables, source, target); });
+    in_memory_order<T>(context, tables->swapped, context.input(0), output,
+                       [&](const T* source, T* target) {
+                         if (tables->plan.levels.empty()) {
+                           return copy_all(context, output.elements(), source, target);
+                         }
+                         run_plan<kBackward>(context, *tables, {source}, target);
+                       });
   });
 }
 

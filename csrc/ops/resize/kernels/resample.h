@@ -232,7 +232,7 @@ class Resampler {
 // Resamples a whole tensor; the plan has at least one level.
 template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan, WholePlan whole,
-              const LastAxisTables<Wide>& tables, const T* source, T* target) {
+              const LastAxisTables<Wide>& tables, const Source<T>& source, T* target) {
   if (context.reports()) {
     const char* name = name_of(whole);
     if (name != nullptr) {
@@ -248,17 +248,19 @@ void resample(const KernelContext& context, const Plan<Wide>& plan, WholePlan wh
   };
   if (whole == WholePlan::Small) {
     return context.parallel_for(
-        1, 1, [&](int64_t, int64_t) { Small<T, Wide>(context, plan).run(source, target); });
+        1, 1, [&](int64_t, int64_t) { Small<T, Wide>(context, plan).run(source.memory, target); });
   }
   if (whole == WholePlan::OneColumn) return each_run(OneColumn<T, Wide>(context, plan));
   if constexpr (FewPixels<T, Wide>::kSupported) {
-    if (whole == WholePlan::FewPixels) return each_run(FewPixels<T, Wide>(plan, source));
+    if (whole == WholePlan::FewPixels) {
+      return each_run(FewPixels<T, Wide>(plan, source.memory));
+    }
   }
   if (whole == WholePlan::Planes) {
-    return context.parallel_for(plan.outer, Planes<T, Wide>::grain(plan),
-                                [&](int64_t begin, int64_t end) {
-                                  Planes<T, Wide>(context, plan).run(begin, end, source, target);
-                                });
+    return context.parallel_for(
+        plan.outer, Planes<T, Wide>::grain(plan), [&](int64_t begin, int64_t end) {
+          Planes<T, Wide>(context, plan).run(begin, end, source.memory, target);
+        });
   }
   const bool streams = plan.streams(target);
   context.parallel_for(
@@ -267,18 +269,11 @@ void resample(const KernelContext& context, const Plan<Wide>& plan, WholePlan wh
           std::memset(static_cast<void*>(target + begin * first.out_volume), 0,
                       bytes_of<T>((end - begin) * first.out_volume));
         }
+        const SourcePart<T> part = read_of(context, plan, source, begin, end);
         Resampler<T, Wide>(context, plan, tables, streams)
-            .fill(0, begin, end, source, streams, target + begin * first.out_volume);
+            .fill(0, begin, end, part.get(), streams, target + begin * first.out_volume);
         if (streams) stream_end();
       });
-}
-
-// The plan of a call that resizes nothing.
-template <class T>
-void copy_all(const KernelContext& context, int64_t count, const T* source, T* target) {
-  context.parallel_for(count, 1 << 18, [&](int64_t begin, int64_t end) {
-    std::copy(source + begin, source + end, target + begin);
-  });
 }
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -184,18 +184,41 @@ void each_tensor(const Level<Weight>& level, int64_t begin, int64_t end, const R
   }
 }
 
+// What the slabs [begin, end) of the first level of a plan read of the source.
+template <class Weight, class T>
+SourcePart<T> read_of(const KernelContext& context, const Plan<Weight>& plan,
+                      const Source<T>& source, int64_t begin, int64_t end) {
+  if (source.strided == nullptr) return SourcePart<T>(context, source, 0, 0);
+  const Level<Weight>& level = plan.levels.front();
+  const TapTable<Weight>& taps = level.taps;
+  int64_t low = plan.outer * taps.input, high = 0;
+  each_tensor(level, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
+    const bool whole = from == 0 && to == taps.output;
+    for (int64_t k = taps.first[from]; k < taps.first[to] && !whole; ++k) {
+      low = std::min(low, tensor * taps.input + taps.index[k]);
+      high = std::max(high, tensor * taps.input + taps.index[k] + 1);
+    }
+    if (!whole) return;
+    low = std::min(low, tensor * taps.input);
+    high = std::max(high, (tensor + 1) * taps.input);
+  });
+  return SourcePart<T>(context, source, low * level.in_volume, high * level.in_volume);
+}
+
 // Calls body(begin, end, source, target) for runs of slabs [begin, end) of the first level that lie
 // in one tensor, in parallel. `source` is the tensor's, `target` begins with slab `begin`.
 template <class Weight, class T, class Body>
-void for_each_run(const KernelContext& context, const Plan<Weight>& plan, const T* source,
+void for_each_run(const KernelContext& context, const Plan<Weight>& plan, const Source<T>& source,
                   T* target, const Body& body) {
   const Level<Weight>& level = plan.levels.front();
-  const auto run = [&](int64_t tensor, int64_t begin, int64_t end) {
-    body(begin, end, source + tensor * level.taps.input * level.in_volume,
-         target + (tensor * level.taps.output + begin) * level.out_volume);
-  };
-  context.parallel_for(plan.outer * level.taps.output, plan.grain(),
-                       [&](int64_t begin, int64_t end) { each_tensor(level, begin, end, run); });
+  context.parallel_for(
+      plan.outer * level.taps.output, plan.grain(), [&](int64_t first, int64_t last) {
+        const SourcePart<T> part = read_of(context, plan, source, first, last);
+        each_tensor(level, first, last, [&](int64_t tensor, int64_t begin, int64_t end) {
+          body(begin, end, part.get() + tensor * level.taps.input * level.in_volume,
+               target + (tensor * level.taps.output + begin) * level.out_volume);
+        });
+      });
 }
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -1,10 +1,12 @@
 // A source with gaps between its elements, such as a crop of a picture: what is read of it is
 // copied side by side, and the plan is made for the copy. Where outputs read little, that takes a
-// fraction of the time of a copy of the whole source.
+// fraction of the time of a copy of the whole source. Where rows lie in memory in the order of the
+// copy, each parallel piece copies what it reads itself, which then is in its core's cache.
 #pragma once
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "make_tap_table.h"
@@ -33,53 +35,109 @@ KeptIndices keep_read(TapTable<Weight>& taps) {
   return kept;
 }
 
-// Copies the kept indices of all axes into row-major memory.
+// The kept indices of all axes of a tensor, as rows of a row-major copy.
 template <class T>
-ScratchArray<T> copy_kept(const KernelContext& context, const Tensor& source,
-                          const std::vector<KeptIndices>& kept) {
-  const size_t rank = source.shape.size();
-  std::vector<int64_t> lengths(rank), steps(rank);  // steps: of the copy
-  int64_t count = 1;
-  for (size_t axis = rank; axis-- > 0;) {
-    const auto some = static_cast<int64_t>(kept[axis].size());
-    lengths[axis] = some > 0 ? some : source.shape[axis];
-    steps[axis] = count;
-    count *= lengths[axis];
-  }
-  context.report("strided_copy", "X",
-                 str(count, " of ", source.elements(), " elements are copied side by side"));
-  ScratchArray<T> copy = context.scratch_array<T>(count);
-  // Rows are copied in the order of the source's memory: pixels whose channels lie side by side are
-  // read once.
-  const size_t last = rank - 1;
-  std::vector<size_t> order(last);
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return source.strides[a] > source.strides[b]; });
-  const int64_t length = lengths[last], step = source.strides[last];
-  const int64_t* const columns = kept[last].empty() ? nullptr : kept[last].data();
-  const auto copy_row = [&](int64_t row) {
-    const T* from = source.as<const T>();
-    T* to = copy.data();
-    for (size_t i = last; i-- > 0;) {
-      const size_t axis = order[i];
-      const int64_t index = row % lengths[axis];
-      row /= lengths[axis];
-      from += (kept[axis].empty() ? index : kept[axis][index]) * source.strides[axis];
-      to += index * steps[axis];
+class StridedSource {
+ public:
+  StridedSource(const Tensor& source, const std::vector<KeptIndices>& kept)
+      : source_(source), kept_(kept), last_(source.shape.size() - 1) {
+    lengths_.resize(last_ + 1), steps_.resize(last_ + 1);
+    for (size_t axis = last_ + 1; axis-- > 0;) {
+      const auto some = static_cast<int64_t>(kept[axis].size());
+      lengths_[axis] = some > 0 ? some : source.shape[axis];
+      steps_[axis] = elements_;
+      elements_ *= lengths_[axis];
     }
-    if (columns != nullptr) {
+    // Rows are copied in the order of the source's memory: pixels whose channels lie side by side
+    // are read once.
+    order_.resize(last_);
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    Shape step = source.strides;
+    for (size_t axis = last_; axis-- > 0;) {
+      if (lengths_[axis] == 1) step[axis] = step[axis + 1];  // stays where it is
+    }
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](size_t a, size_t b) { return step[a] > step[b]; });
+  }
+
+  int64_t elements() const { return elements_; }
+  int64_t row() const { return lengths_[last_]; }
+  bool in_order() const { return std::is_sorted(order_.begin(), order_.end()); }
+
+  // Copies the rows [begin, end), in the order of the source, to their places in the copy.
+  void copy_rows(int64_t begin, int64_t end, T* copy) const {
+    for (int64_t row = begin; row < end; ++row) copy_row(row, copy);
+  }
+
+ private:
+  void copy_row(int64_t row, T* copy) const {
+    const T* from = source_.as<const T>();
+    T* to = copy;
+    for (size_t i = last_; i-- > 0;) {
+      const size_t axis = order_[i];
+      const int64_t index = row % lengths_[axis];
+      row /= lengths_[axis];
+      from += (kept_[axis].empty() ? index : kept_[axis][index]) * source_.strides[axis];
+      to += index * steps_[axis];
+    }
+    const int64_t length = lengths_[last_], step = source_.strides[last_];
+    if (!kept_[last_].empty()) {
+      const int64_t* const columns = kept_[last_].data();
       for (int64_t x = 0; x < length; ++x) to[x] = from[columns[x] * step];
     } else if (step == 1) {
       std::copy_n(from, length, to);
     } else {
       for (int64_t x = 0; x < length; ++x) to[x] = from[x * step];
     }
-  };
-  context.parallel_for(count / length, (1 << 15) / length + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) copy_row(row);
-  });
-  return copy;
+  }
+
+  const Tensor& source_;
+  const std::vector<KeptIndices>& kept_;
+  size_t last_;
+  int64_t elements_ = 1;
+  std::vector<int64_t> lengths_, steps_;  // of the copy
+  std::vector<size_t> order_;             // of all axes but the last: the slowest first
+};
+
+// Copies all that is read.
+template <class T>
+void copy_all(const KernelContext& context, const StridedSource<T>& source, T* copy) {
+  const int64_t row = source.row();
+  context.parallel_for(
+      source.elements() / row, (1 << 15) / row + 1,
+      [&](int64_t begin, int64_t end) { source.copy_rows(begin, end, copy); });
 }
+
+// What kernels read: memory, or a source of which each parallel piece copies a part.
+template <class T>
+struct Source {
+  const T* memory = nullptr;
+  const StridedSource<T>* strided = nullptr;
+};
+
+// The elements [begin, end) of a source; get() is where element 0 would be.
+template <class T>
+class SourcePart {
+ public:
+  SourcePart(const KernelContext& context, const Source<T>& source, int64_t begin, int64_t end)
+      : start_(source.memory) {
+    if (source.strided == nullptr || begin >= end) return;
+    const int64_t row = source.strided->row();
+    const int64_t first = begin / row, last = (end + row - 1) / row;
+    copy_.emplace(context.scratch_array<T>((last - first) * row + kReadBehind));
+    T* const start = copy_->data() - first * row;
+    source.strided->copy_rows(first, last, start);
+    start_ = start;
+  }
+
+  const T* get() const { return start_; }
+
+ private:
+  // Vectors may be loaded that reach behind the elements, in the memory of the source.
+  static constexpr int64_t kReadBehind = 1024;
+
+  std::optional<ScratchArray<T>> copy_;
+  const T* start_;
+};
 
 }  // namespace myops::resize::MYOPS_ISA
