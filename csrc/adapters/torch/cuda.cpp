@@ -102,7 +102,7 @@ Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budge
   if (input.accepts_layout(seen, true)) return seen;
   budget.take(op.name, input.name, str("a copy of shape ", seen.shape),
               byte_count(seen.shape, seen.dtype));
-  tensor = torch::stable::contiguous(tensor);
+  tensor = dense_copy(input, tensor, seen);
   return describe(tensor);
 }
 

@@ -166,4 +166,13 @@ void refuse_freed(const Op& op, const std::string& argument, const TorchTensor& 
        "before allocates them again");
 }
 
+TorchTensor dense_copy(const Input& input, const TorchTensor& tensor, const Tensor& seen) {
+  using Format = torch::headeronly::MemoryFormat;
+  const bool follows =
+      input.access_mode == Access::ChannelsLast || input.access_mode == Access::StridedOnCpu;
+  if (!follows || !seen.channels_last()) return torch::stable::contiguous(tensor);
+  const Format format = seen.rank() == 4 ? Format::ChannelsLast : Format::ChannelsLast3d;
+  return torch::stable::contiguous(tensor, format);
+}
+
 }  // namespace myops::torch_adapter

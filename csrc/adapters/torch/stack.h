@@ -36,4 +36,8 @@ struct Arguments {
 void refuse_freed(const Op& op, const std::string& argument, const TorchTensor& tensor,
                   const Tensor& seen);
 
+// A copy without gaps of a tensor, `seen` by the kernel, whose layout the input does not accept. It
+// is channels_last if the input's results then are.
+TorchTensor dense_copy(const Input& input, const TorchTensor& tensor, const Tensor& seen);
+
 }  // namespace myops::torch_adapter

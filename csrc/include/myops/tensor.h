@@ -98,8 +98,21 @@ struct Tensor {
       return shape[axis] == 1 || strides[axis] == static_cast<int64_t>(step);
     });
   }
-  // Contiguous where both layouts fit.
-  bool channels_last() const { return !is(Layout::Contiguous) && is(Layout::ChannelsLast); }
+  // Whether the results of a call are channels_last if this is its first input: also for a crop of
+  // channels_last memory, as in torch. Contiguous where both layouts fit.
+  bool channels_last() const {
+    if ((rank() != 4 && rank() != 5) || elements() == 0 || shape[1] == 1) return false;
+    int64_t previous = 0;
+    bool has_points = false;
+    const bool ordered = visit_axes(shape, Layout::ChannelsLast, [&](size_t axis, uint64_t) {
+      if (shape[axis] == 1) return true;
+      if (strides[axis] <= previous) return false;
+      previous = strides[axis];
+      has_points = has_points || axis > 1;
+      return true;
+    });
+    return ordered && has_points;
+  }
 };
 
 using Tensors = SmallVector<Tensor, 6>;

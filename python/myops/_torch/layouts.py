@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -41,19 +42,24 @@ def is_dense(tensor: torch.Tensor, order: Sequence[int]) -> bool | None:
 
 
 def is_channels_last(tensor: torch.Tensor, label: str) -> bool:
-    """Whether results should be channels_last too; ambiguous layouts count as contiguous.
+    """Whether results should be channels_last too, as Tensor::channels_last in myops/tensor.h.
+
+    So they are for a crop of channels_last memory too; ambiguous layouts count as contiguous.
 
     Raises:
         RuntimeError: A length that only the data decides also decides this.
     """
     rank = tensor.dim()
-    if rank not in CHANNELS_LAST:
+    if rank not in CHANNELS_LAST or any(guard_or_false(length == 0) for length in tensor.shape):
         return False
-    contiguous = is_dense(tensor, row_major(rank))
-    follows = is_dense(tensor, channels_last(rank))
-    if contiguous or follows is False:
+    axes = [axis for axis in channels_last(rank) if not guard_or_false(tensor.shape[axis] == 1)]
+    if 1 not in axes or not any(axis > 1 for axis in axes):
         return False
-    if contiguous is False and follows:
+    strides = [0, *(tensor.stride(axis) for axis in axes)]
+    pairs = list(pairwise(strides))
+    if any(guard_or_false(one >= other) for one, other in pairs):
+        return False
+    if all(guard_or_false(one < other) for one, other in pairs):
         return True
     raise RuntimeError(
         f"{label}: got a tensor of shape {list(tensor.shape)} and strides {list(tensor.stride())}: "

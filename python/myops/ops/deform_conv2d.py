@@ -49,8 +49,8 @@ def deform_conv2d(
     offset.shape[1] / (2 * kH * kW). Under autocast the tensors are cast as for a convolution.
 
     Returns:
-        Tensor[N, oC, oH, oW], channels_last if input is. Differentiable twice with respect to
-        every tensor, in reverse and forward mode; twice in forward mode is not.
+        Tensor[N, oC, oH, oW], channels_last if input is such memory or a crop of it.
+        Differentiable twice with respect to every tensor, in reverse and forward mode; twice in forward mode is not.
 
     Raises:
         RuntimeError: A rank, length, group or dtype does not fit; the text names the argument,

@@ -114,7 +114,8 @@ def interpolate(
             large results this saves the page faults of new memory.
 
     Returns:
-        Tensor[N, C, ...] of the same dtype, or `out`; channels_last if the input is.
+        Tensor[N, C, ...] of the same dtype, or `out`; channels_last if the input is such
+        memory or a crop of it.
 
     Raises:
         ValueError: Both or neither of size and scale_factor, lengths that do not fit, an unknown

@@ -80,8 +80,8 @@ def resize(
             large results this saves the page faults of new memory.
 
     Returns:
-        Tensor of the same dtype, or `out`; channels_last if x is. Differentiable any
-        number of times with respect to x.
+        Tensor of the same dtype, or `out`; channels_last if x is such memory or a
+        crop of it. Differentiable any number of times with respect to x.
 
     Raises:
         RuntimeError: Both or neither of scales and sizes; wrong lengths; a scale that is not

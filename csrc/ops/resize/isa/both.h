@@ -83,21 +83,22 @@ void copy_all(const KernelContext& context, int64_t count, const T* source, T* t
 // Elements with gaps between them are copied first, or by each piece of the call: where kernels
 // read slabs of a first level that nothing else reads.
 template <class T, class Wide>
-void run_strided(const KernelContext& context, const Tables<Wide>& tables) {
-  const Tensor &input = context.input(0), &output = context.output(0);
-  const StridedSource<T> source(input, tables.kept);
+void run_strided(const KernelContext& context, const Tables<Wide>& tables, T* target) {
+  const Tensor& input = context.input(0);
+  const bool channels_last = is_channels_last(tables.layout) && !tables.swapped;
+  const StridedSource<T> source(input, tables.kept,
+                                memory_order(input.shape.size(), channels_last));
   const Plan<Wide>& plan = tables.plan;
-  const bool in_pieces =
-      plan.levels.size() > 1 && source.in_order() &&
-      (tables.whole == WholePlan::None || tables.whole == WholePlan::OneColumn);
+  const bool in_pieces = plan.levels.size() > 1 && source.in_order() &&
+                         (tables.whole == WholePlan::None || tables.whole == WholePlan::OneColumn);
   context.report("strided_copy", "X",
                  str(source.elements(), " of ", input.elements(), " elements are copied ",
                      in_pieces ? "by the pieces that read them" : "side by side"));
-  if (plan.levels.empty()) return copy_all(context, source, output.as<T>());
-  if (in_pieces) return run_plan<false>(context, tables, {nullptr, &source}, output.as<T>());
+  if (plan.levels.empty()) return copy_all(context, source, target);
+  if (in_pieces) return run_plan<false>(context, tables, {nullptr, &source}, target);
   const ScratchArray<T> copy = context.scratch_array<T>(source.elements());
   copy_all(context, source, copy.data());
-  run_plan<false>(context, tables, {copy.data()}, output.as<T>());
+  run_plan<false>(context, tables, {copy.data()}, target);
 }
 
 template <bool kBackward, class... Types>
@@ -108,7 +109,10 @@ void run(const KernelContext& context) {
     using T = typename decltype(tag)::type;
     const auto tables = tables_of<T, kBackward>(context);
     if constexpr (!kBackward) {
-      if (tables->layout == SourceLayout::Strided) return run_strided<T>(context, *tables);
+      if (is_strided(tables->layout)) {
+        return to_memory_order<T>(context, tables->swapped, output,
+                                  [&](T* target) { run_strided<T>(context, *tables, target); });
+      }
     }
     in_memory_order<T>(context, tables->swapped, context.input(0), output,
                        [&](const T* source, T* target) {

@@ -124,8 +124,7 @@ auto make_tables(const KernelContext& context, const Request& request, SourceLay
   TableBudget table_budget(context);
   tables->settings = settings;
   tables->layout = layout;
-  const bool channels_last = layout == SourceLayout::ChannelsLast;
-  const bool strided = layout == SourceLayout::Strided;
+  const bool channels_last = is_channels_last(layout), strided = is_strided(layout);
   if (strided) tables->kept.resize(geometry.axes.size());
   tables->swapped = must_swap(settings, geometry.axes, channels_last);
   const Plan<Wide>& plan = tables->plan =

@@ -27,25 +27,35 @@ inline bool must_swap(const Settings& settings, const Axes& axes, bool channels_
   return channels_last && !is_identity(settings, axes[1]);
 }
 
+// Brings memory of this shape into channels_last order, or back into row-major order.
+template <class T>
+void swap_channels(const KernelContext& context, const Shape& shape, bool to_channels_last,
+                   const T* source, T* target) {
+  const int64_t batch = shape[0], channels = shape[1];
+  const int64_t points = element_count(shape) / (batch * channels);
+  swap_axes(context, batch, to_channels_last ? channels : points,
+            to_channels_last ? points : channels, source, target);
+}
+
+// Calls run(target), in row-major order where it must be.
+template <class T, class Run>
+void to_memory_order(const KernelContext& context, bool swapped, const Tensor& output,
+                     const Run& run) {
+  if (!swapped) return run(output.as<T>());
+  const auto out = context.scratch_array<T>(output.elements());
+  run(out.data());
+  swap_channels(context, output.shape, output.channels_last(), out.data(), output.as<T>());
+}
+
 // Calls run(source, target), both in row-major order where they must be.
 template <class T, class Run>
 void in_memory_order(const KernelContext& context, bool swapped, const Tensor& input,
                      const Tensor& output, const Run& run) {
-  if (!swapped) {
-    run(input.as<T>(), output.as<T>());
-    return;
-  }
-  const auto swap = [&](const Tensor& shape, bool to_channels_last, const T* source, T* target) {
-    const int64_t batch = shape.shape[0], channels = shape.shape[1];
-    const int64_t points = shape.elements() / (batch * channels);
-    swap_axes(context, batch, to_channels_last ? channels : points,
-              to_channels_last ? points : channels, source, target);
-  };
-  const Scratch in = context.scratch(sizeof(T) * static_cast<size_t>(input.elements()));
-  const Scratch out = context.scratch(sizeof(T) * static_cast<size_t>(output.elements()));
-  swap(input, false, input.as<T>(), in.as<T>());
-  run(in.as<T>(), out.as<T>());
-  swap(output, output.channels_last(), out.as<T>(), output.as<T>());
+  if (!swapped) return run(static_cast<const T*>(input.as<T>()), output.as<T>());
+  const auto in = context.scratch_array<T>(input.elements());
+  swap_channels(context, input.shape, false, input.as<T>(), in.data());
+  to_memory_order<T>(context, swapped, output,
+                     [&](T* target) { run(static_cast<const T*>(in.data()), target); });
 }
 
 }  // namespace myops::resize::MYOPS_ISA

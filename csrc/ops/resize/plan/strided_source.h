@@ -35,77 +35,114 @@ KeptIndices keep_read(TapTable<Weight>& taps) {
   return kept;
 }
 
-// The kept indices of all axes of a tensor, as rows of a row-major copy.
+// The kept indices of all axes of a tensor, as rows of a copy without gaps. `axes`: in the memory
+// of the copy, the slowest first. A row is the last axis, or in channels_last memory a row of
+// pixels.
 template <class T>
 class StridedSource {
  public:
-  StridedSource(const Tensor& source, const std::vector<KeptIndices>& kept)
-      : source_(source), kept_(kept), last_(source.shape.size() - 1) {
-    lengths_.resize(last_ + 1), steps_.resize(last_ + 1);
-    for (size_t axis = last_ + 1; axis-- > 0;) {
+  StridedSource(const Tensor& source, const std::vector<KeptIndices>& kept,
+                const std::vector<size_t>& axes)
+      : source_(source.as<const T>()) {
+    const bool pixels = axes.back() + 1 != axes.size();
+    for (const size_t axis : axes) {
       const auto some = static_cast<int64_t>(kept[axis].size());
-      lengths_[axis] = some > 0 ? some : source.shape[axis];
-      steps_[axis] = elements_;
-      elements_ *= lengths_[axis];
+      axes_.push_back({some > 0 ? some : source.shape[axis], source.strides[axis], 0,
+                       kept[axis].empty() ? nullptr : kept[axis].data()});
     }
+    for (size_t i = axes_.size(); i-- > 0;) {
+      axes_[i].step = elements_;
+      elements_ *= axes_[i].length;
+    }
+    if (pixels) {
+      pixel_ = axes_.back();
+      axes_.pop_back();
+    }
+    row_ = axes_.back();
+    axes_.pop_back();
     // Rows are copied in the order of the source's memory: pixels whose channels lie side by side
     // are read once.
-    order_.resize(last_);
-    std::iota(order_.begin(), order_.end(), size_t{0});
-    Shape step = source.strides;
-    for (size_t axis = last_; axis-- > 0;) {
-      if (lengths_[axis] == 1) step[axis] = step[axis + 1];  // stays where it is
+    int64_t stride = row_.stride;
+    const auto slower = [](const Axis& a, const Axis& b) { return a.order > b.order; };
+    for (size_t i = axes_.size(); i-- > 0;) {
+      if (axes_[i].length != 1) stride = axes_[i].stride;  // otherwise it stays where it is
+      axes_[i].order = stride;
     }
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](size_t a, size_t b) { return step[a] > step[b]; });
+    in_order_ = std::is_sorted(axes_.begin(), axes_.end(), slower);
+    std::stable_sort(axes_.begin(), axes_.end(), slower);
   }
 
   int64_t elements() const { return elements_; }
-  int64_t row() const { return lengths_[last_]; }
-  bool in_order() const { return std::is_sorted(order_.begin(), order_.end()); }
+  int64_t row() const { return row_.length * pixel_.length; }
+  bool in_order() const { return in_order_; }
 
   // Copies the rows [begin, end), in the order of the source, to their places in the copy.
   void copy_rows(int64_t begin, int64_t end, T* copy) const {
-    for (int64_t row = begin; row < end; ++row) copy_row(row, copy);
+    for (int64_t row = begin; row < end; ++row) {
+      const T* from = source_;
+      T* to = copy;
+      int64_t rest = row;
+      for (size_t i = axes_.size(); i-- > 0;) {
+        const Axis& axis = axes_[i];
+        const int64_t index = rest % axis.length;
+        rest /= axis.length;
+        from += (axis.kept == nullptr ? index : axis.kept[index]) * axis.stride;
+        to += index * axis.step;
+      }
+      copy_row(from, to);
+    }
   }
 
  private:
-  void copy_row(int64_t row, T* copy) const {
-    const T* from = source_.as<const T>();
-    T* to = copy;
-    for (size_t i = last_; i-- > 0;) {
-      const size_t axis = order_[i];
-      const int64_t index = row % lengths_[axis];
-      row /= lengths_[axis];
-      from += (kept_[axis].empty() ? index : kept_[axis][index]) * source_.strides[axis];
-      to += index * steps_[axis];
+  struct Axis {
+    int64_t length, stride;
+    int64_t step;                   // of the copy
+    const int64_t* kept = nullptr;  // null: all indices
+    int64_t order = 0;              // the stride by which it is sorted
+  };
+
+  void copy_row(const T* from, T* to) const {
+    if (row_.kept == nullptr && row_.stride == pixel_.length && pixel_.stride == 1) {
+      std::copy_n(from, row(), to);
+      return;
     }
-    const int64_t length = lengths_[last_], step = source_.strides[last_];
-    if (!kept_[last_].empty()) {
-      const int64_t* const columns = kept_[last_].data();
-      for (int64_t x = 0; x < length; ++x) to[x] = from[columns[x] * step];
-    } else if (step == 1) {
-      std::copy_n(from, length, to);
+    switch (pixel_.length) {
+      case 1:
+        return copy_pixels(from, to, [](const T* pixel, T* place) { *place = *pixel; });
+      case 3:
+        return copy_pixels(from, to, [step = pixel_.stride](const T* pixel, T* place) {
+          for (int c = 0; c < 3; ++c) place[c] = pixel[c * step];
+        });
+      default:
+        return copy_pixels(from, to, [this](const T* pixel, T* place) {
+          for (int64_t c = 0; c < pixel_.length; ++c) place[c] = pixel[c * pixel_.stride];
+        });
+    }
+  }
+  template <class Copy>
+  void copy_pixels(const T* from, T* to, const Copy& copy) const {
+    const int64_t length = row_.length, step = row_.stride, channels = pixel_.length;
+    if (row_.kept == nullptr) {
+      for (int64_t x = 0; x < length; ++x) copy(from + x * step, to + x * channels);
     } else {
-      for (int64_t x = 0; x < length; ++x) to[x] = from[x * step];
+      for (int64_t x = 0; x < length; ++x) copy(from + row_.kept[x] * step, to + x * channels);
     }
   }
 
-  const Tensor& source_;
-  const std::vector<KeptIndices>& kept_;
-  size_t last_;
+  const T* source_;
   int64_t elements_ = 1;
-  std::vector<int64_t> lengths_, steps_;  // of the copy
-  std::vector<size_t> order_;             // of all axes but the last: the slowest first
+  std::vector<Axis> axes_;  // all but those of a row, the slowest in the source first
+  Axis row_{1, 1, 1};       // of pixels
+  Axis pixel_{1, 1, 1};     // of channels
+  bool in_order_ = false;   // the rows of the source lie in the order of the copy
 };
 
 // Copies all that is read.
 template <class T>
 void copy_all(const KernelContext& context, const StridedSource<T>& source, T* copy) {
   const int64_t row = source.row();
-  context.parallel_for(
-      source.elements() / row, (1 << 15) / row + 1,
-      [&](int64_t begin, int64_t end) { source.copy_rows(begin, end, copy); });
+  context.parallel_for(source.elements() / row, (1 << 15) / row + 1,
+                       [&](int64_t begin, int64_t end) { source.copy_rows(begin, end, copy); });
 }
 
 // What kernels read: memory, or a source of which each parallel piece copies a part.

@@ -13,13 +13,20 @@ namespace myops::resize {
 // All arguments that determine the tables of a call, as words. (Of rank 5 with a roi, 31.)
 using Key = SmallVector<int64_t, 40>;
 
-// The memory of the tensor that is resampled. Strided: neither of the others.
-enum class SourceLayout : uint8_t { RowMajor, ChannelsLast, Strided };
+// The memory of the tensor that is resampled. Strided: there are gaps between its elements, or its
+// axes lie in another order, so that a copy is resampled: a row-major or a channels_last one.
+enum class SourceLayout : uint8_t { RowMajor, ChannelsLast, Strided, ChannelsLastStrided };
+
+inline bool is_strided(SourceLayout layout) { return layout >= SourceLayout::Strided; }
+
+inline bool is_channels_last(SourceLayout layout) {
+  return layout == SourceLayout::ChannelsLast || layout == SourceLayout::ChannelsLastStrided;
+}
 
 inline SourceLayout layout_of(const Tensor& tensor) {
-  return tensor.is(Layout::Contiguous)     ? SourceLayout::RowMajor
-         : tensor.is(Layout::ChannelsLast) ? SourceLayout::ChannelsLast
-                                           : SourceLayout::Strided;
+  if (tensor.is(Layout::Contiguous)) return SourceLayout::RowMajor;
+  if (tensor.is(Layout::ChannelsLast)) return SourceLayout::ChannelsLast;
+  return tensor.channels_last() ? SourceLayout::ChannelsLastStrided : SourceLayout::Strided;
 }
 
 // `maker`: an address that identifies the code that makes the tables.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
+from collections import deque
 from typing import Any, NoReturn
 
 import torch
@@ -114,7 +116,9 @@ class _Search:
         self.taken = 0
         self.refusal: Exception | None = None
         self._end = time.perf_counter() + SECONDS
-        self._rate = 2 * exported.seconds  # of a point with as many elements as the example
+        # Seconds of a point with as many elements as the example, by the last points. The median: a
+        # busy machine may take a hundred times as long once, and all long axes would be left out.
+        self._rates = deque([2 * exported.seconds], maxlen=5)
         self._tensors = {s.name: exported.inputs.tensor(s) for s in exported.inputs.slots}
         self._tried: dict[tuple[int, ...], bool] = {}
         self._varying: set[tuple[int, int]] = set()  # outputs by number, axis
@@ -153,7 +157,8 @@ class _Search:
         left = self._end - time.perf_counter()
         if max(point.values(), default=0) > _LONG:
             power = 2.0  # attention
-        return self._rate * self._ratio(point) ** power < max(1.0, left / _SHARE)
+        rate = statistics.median(self._rates)
+        return rate * self._ratio(point) ** power < max(1.0, left / _SHARE)
 
     def _ratio(self, point: Point) -> float:
         """The number of elements of the largest input, divided by that in the example."""
@@ -171,7 +176,7 @@ class _Search:
             start = time.perf_counter()
             self._tried[key] = self._compared(point)
             took = time.perf_counter() - start
-            self._rate = max(self._rate, took / self._ratio(point))
+            self._rates.append(took / self._ratio(point))
         return self._tried[key]
 
     def _changes(self, point: Point) -> dict[str, torch.Tensor]:

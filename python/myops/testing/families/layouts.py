@@ -13,8 +13,8 @@ from myops.testing.trial import Trial
 _CAUSE = (
     "the kernel reads or writes memory as if it were contiguous. Declare how it wants it "
     "(Input::access(Access::Contiguous) is copied for you), or follow tensor.strides, those of "
-    "the outputs too: they are channels_last where the first input may be and is, and the ranks "
-    "agree. A torch function of your own calls .contiguous()"
+    "the outputs too: they are channels_last where the first input may be and is, or is a crop of "
+    "such memory, and the ranks agree. A torch function of your own calls .contiguous()"
 )
 
 
