@@ -11,6 +11,8 @@ import onnx
 from onnx import TensorProto
 
 from myops.onnx.graph import inference, scopes
+from myops.onnx.graph.structure import is_custom
+from myops.onnx.precision.definitions import CONTROL
 
 Key = tuple[int, str]  # of a value: the number of its frame, and its name
 Path = tuple[tuple[int, str], ...]  # the nodes around a body, by index, and the attributes
@@ -26,6 +28,8 @@ class Frame:
         path: The nodes and attributes around it.
         outer: The frame around it.
         constants: Initializers and Constant nodes of float32, by name.
+        converted: Whether its nodes may be half. Not in the body of a SequenceMap, whose inputs
+            and outputs are elements of sequences.
     """
 
     number: int
@@ -36,6 +40,7 @@ class Frame:
     asked: dict[str, int] = field(default_factory=dict)  # types that only ONNX Runtime knows
     constants: dict[str, Any] = field(default_factory=dict)
     own: set[str] = field(default_factory=set)
+    converted: bool = True
 
     def find(self, name: str) -> Key | None:
         """The value of a name in this graph; None if nothing defines it."""
@@ -87,6 +92,10 @@ def frames_of(model: onnx.ModelProto, libraries: Sequence[Any] = ()) -> list[Fra
     def enter(path: Path, outer: Frame | None) -> None:
         scope = next(visited)
         frame = Frame(len(found), scope.graph, path, outer, scope)
+        if outer is not None:
+            around = outer.graph.node[path[-1][0]]
+            frame.converted = (outer.converted and around.op_type in CONTROL
+                               and not is_custom(around.domain))  # fmt: skip
         _define(frame)
         found.append(frame)
         for place, node in enumerate(frame.graph.node):

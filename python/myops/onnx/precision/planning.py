@@ -56,6 +56,11 @@ def _slots(frame: Frame, node: onnx.NodeProto, version: int, half: str) -> Slots
     unknown = [name for name in node.input if name and frame.find(name)
                and not frame.elem_type(name) and not frame.is_other(name)]  # fmt: skip
     reason = f"the type of {unknown[0]!r} is not known" if unknown else ""
+    if any(frame.is_other(name) for name in (*node.input, *node.output) if name):
+        # Elements of a sequence have one type, and several nodes write and read them.
+        reason = "it takes or makes sequences or optional values"
+    if not frame.converted:
+        reason = "it is in the body of a node other than If, Loop and Scan"
     try:
         found = definitions.slots(node, frame.is_float, version, half)
     except UnknownOpError:
