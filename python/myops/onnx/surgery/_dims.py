@@ -81,7 +81,8 @@ def infer_anew(proto: onnx.ModelProto) -> None:
         for item in proto.graph.output:
             item.type.CopyFrom((found.get(item.name) or item).type)
         del proto.graph.value_info[:]
-    inside = [item for name, item in found.items() if name in made - outputs]
+    inner = made - outputs
+    inside = [item for name, item in found.items() if name in inner]
     proto.graph.value_info.extend(inside)
 
 
