@@ -148,6 +148,27 @@ def test_wrong_rows_of_a_table_fail_alone(tmp_path: Path) -> None:
     assert made.column("y").to_pylist() == [10, 11, 12, 12]
 
 
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+def test_a_number_beyond_the_range_of_the_input_fails_its_row(ending: str, tmp_path: Path) -> None:
+    """It would become infinite. Infinities and NaN of the source are passed on."""
+    x = np.ones((5, 2))
+    x[1, 0], x[2, 1], x[3, 0] = 1e39, np.inf, np.nan
+    source = tmp_path / f"x.{ending}"
+    if ending == "npy":
+        np.save(source, x)
+    else:
+        parquet.write_table(pyarrow.table({"x": pyarrow.array(x.tolist())}), source)
+    kind = (models.FLOAT, ("N", 2))
+    model = models.save(
+        tmp_path / "same.onnx", [helper.make_node("Identity", ["x"], ["y"])], {"x": kind},
+        {"y": kind},
+    )  # fmt: skip
+    result = myops.batch.run(model, source, tmp_path / "out", format="npz")
+    assert (result.done, result.failed) == (4, 1)
+    assert "got 1e+39, expected at most 3.40" in (tmp_path / "out" / "failed.jsonl").read_text()
+    np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], x[[0, 2, 3, 4]])
+
+
 def test_pictures_in_parquet_are_decoded(tmp_path: Path, rng: np.random.Generator) -> None:
     images, data = [], []
     for place in range(5):

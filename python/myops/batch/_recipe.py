@@ -252,7 +252,8 @@ def output(
 def cast(value: Any, wanted: Input) -> np.ndarray:
     """A row's value, or several on axis 0, in the input's dtype.
 
-    Integers become wider ones and floats; floats other floats. Everything else is refused.
+    Integers become wider ones and floats; floats other floats, unless a finite number would become
+    infinite. Everything else is refused.
 
     Raises:
         ValueError: It is missing, or cannot be that dtype without losing its meaning.
@@ -269,7 +270,15 @@ def cast(value: Any, wanted: Input) -> np.ndarray:
         return array
     kinds = array.dtype.kind + np.dtype(wanted.dtype).kind
     if kinds in ("ff", "if", "uf"):
-        return array.astype(wanted.dtype)
+        with np.errstate(over="ignore"):
+            made = array.astype(wanted.dtype)
+        lost = np.isinf(made) & np.isfinite(array)
+        if lost.any():
+            raise ValueError(
+                f"{what}: got {array[lost][0]}, expected at most {np.finfo(wanted.dtype).max}, the "
+                f"largest number of {wanted.dtype}"
+            )
+        return made
     if kinds in ("ii", "uu", "iu", "ui"):
         made = array.astype(wanted.dtype)
         if (made == array).all():
