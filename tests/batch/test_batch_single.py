@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,8 +53,12 @@ def test_all_rows_are_in_one_file(ending: str, tmp_path: Path, rng: np.random.Ge
     output.unlink()
     assert myops.batch.run(**words).before == 0
     assert output.read_bytes() == before
-    with pytest.raises(ValueError, match="is that of another run"):
+    output.unlink()
+    with pytest.raises(ValueError, match="is that of another run") as caught:
         myops.batch.run(**{**words, "constants": {"factor": 3}})
+    assert f"To begin anew, delete {hidden} and the file" in str(caught.value)
+    shutil.rmtree(hidden)
+    assert myops.batch.run(**{**words, "constants": {"factor": 3}}).done == 900
 
 
 def test_a_file_of_no_run_is_refused(tmp_path: Path) -> None:

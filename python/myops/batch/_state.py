@@ -156,9 +156,13 @@ class State:
             raise ValueError(f"{path}: got no JSON ({error}); use another output") from error
         if before != identity:
             told = _changes.described(before, identity)
+            # The journal of a single file is in a hidden folder, which outlives the file.
+            anew = f". To begin anew, delete {self.target.folder} and the file"
+            if not self.target.single:
+                anew = ""
             raise ValueError(
                 f"output: {self.output} is that of another run, whose results are not mixed with "
-                f"these: {told}. Expected another output, or the same run"
+                f"these: {told}. Expected another output, or the same run{anew}"
             )
         self._read_journal()
         return True
