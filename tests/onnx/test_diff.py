@@ -358,3 +358,19 @@ def test_unreadable_files_and_constants(tmp_path):
     broken = captured()
     broken.graph.initializer[0].raw_data = b"123"
     assert only(diff(captured(), broken)).details[0].after == "unreadable"
+
+
+def test_an_input_with_a_default_is_part_of_the_interface():
+    """A caller may give it another value. Before IR 4, every weight had to be an input."""
+    model = dense_layers()
+    weight = model.graph.initializer[0]
+    other = copied(model)
+    other.graph.input.append(info(weight.name, TensorProto.FLOAT, list(weight.dims)))
+    change = only(diff(model, other))
+    assert (change.kind, change.what, change.name) == ("added", "input", weight.name)
+    (detail,) = change.details
+    assert detail.after == f"float32 [{weight.dims[0]}, {weight.dims[1]}], with a default"
+    assert only(diff(other, model)).kind == "removed"
+    assert diff(other, copied(other)).equal
+    other.ir_version = 3
+    assert not [item for item in diff(model, other).changes if item.what == "input"]

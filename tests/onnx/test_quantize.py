@@ -408,3 +408,11 @@ def test_external_data_is_read(tmp_path: Path) -> None:
     result = myops.onnx.quantize(path, tmp_path / "int8.onnx", data=DATA)
     assert result.losses["y"] < 0.1
     assert numpy_helper.to_array(result.model.graph.initializer[0]) is not None
+
+
+def test_an_input_with_a_default_that_becomes_a_constant_is_named() -> None:
+    made = network()
+    made.graph.input.append(helper.make_tensor_value_info("b1", TensorProto.FLOAT, [8]))
+    result = myops.onnx.quantize(made, data=DATA)
+    assert [item.name for item in result.model.graph.input] == ["x"]
+    assert any("'b1' had a default" in note for note in result.notes)

@@ -436,3 +436,19 @@ def test_quantized_models_keep_their_results(way: str, tmp_path: Path) -> None:
         form = quantization.QuantFormat[way]
         quantization.quantize_static(source, target, Reader(), quant_format=form)
     assert simplify(target).difference == 0
+
+
+@pytest.mark.parametrize("version", [3, 8])
+def test_inputs_with_a_default_that_become_constants_are_named(version: int) -> None:
+    """Before IR version 4 every weight had to be an input, which is not worth a note."""
+    weights = [numpy_helper.from_array(np.eye(4, dtype=np.float32), "w")]
+    inputs = [info("x", FLOAT, ["n", 4]), info("w", FLOAT, [4, 4])]
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = helper.make_model(
+        helper.make_graph([node], "g", inputs, [info("y", FLOAT, ["n", 4])], weights),
+        opset_imports=[helper.make_opsetid("", 13)], ir_version=version,
+    )  # fmt: skip
+    result = simplify(model)
+    assert [item.name for item in result.model.graph.input] == ["x"]
+    named = [note for note in result.notes if "'w' had a default" in note]
+    assert bool(named) == (version == 8)

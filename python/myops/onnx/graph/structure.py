@@ -11,6 +11,7 @@ import onnx
 from myops._names import near_misses
 
 Graph = Any  # onnx.GraphProto
+FREE_WEIGHTS = 4  # the first IR version in which weights need not be inputs as well
 
 
 class GraphError(ValueError):
@@ -48,6 +49,32 @@ def defined(graph: Graph) -> set[str]:
     found.update(tensor.values.name for tensor in graph.sparse_initializer)
     found.update(name for node in graph.node for name in node.output if name)
     return found
+
+
+def inputs_with_default(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """The inputs that a caller may leave out, because an initializer has the same name.
+
+    Before IR version 4 every weight had to be such an input, which says nothing; then there are
+    none.
+    """
+    if model.ir_version < FREE_WEIGHTS:
+        return {}
+    have = {tensor.name for tensor in model.graph.initializer}
+    have.update(tensor.values.name for tensor in model.graph.sparse_initializer)
+    return {item.name: item for item in model.graph.input if item.name in have}
+
+
+def constants_note(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
+    """A sentence about inputs that became constants; empty if there are none."""
+    left = {item.name for item in after.graph.input}
+    lost = [name for name in inputs_with_default(before) if name not in left]
+    if not lost:
+        return []
+    listed = ", ".join(repr(name) for name in lost[:5]) + (", ..." if lost[5:] else "")
+    return [f"{len(lost)} inputs with a default became constants, which a caller can no longer "
+            f"replace: {listed}." if lost[1:] else
+            f"The input {listed} had a default and became a constant, which a caller can no "
+            "longer replace."]  # fmt: skip
 
 
 def reads(node: onnx.NodeProto) -> list[str]:

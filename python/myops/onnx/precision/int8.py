@@ -17,7 +17,7 @@ import onnx
 
 from myops._names import choose
 from myops.onnx.bodies import add_function_bodies
-from myops.onnx.graph import files, scopes, storage
+from myops.onnx.graph import files, scopes, storage, structure
 from myops.onnx.precision import calibration, losses, samples
 from myops.onnx.precision.quantization import OLDEST, Quantization, QuantizedNode
 from myops.onnx.schema import register_schemas
@@ -218,6 +218,7 @@ def quantize(
             result = add_function_bodies(result)
     if not any(item.precision == "int8" for item in nodes):
         work.notes.append("No node became int8; see the reasons.")
+    work.notes += structure.constants_note(source, result)
     after = storage.size(result) + storage.light_bytes(result)
     storage.finish(result, model, f)
     runs = len(work.tried) if work.lost else 0

@@ -63,10 +63,7 @@ def opsets(summary: Summary) -> str:
 
 def kind(value: GraphValue) -> str:
     """ "float32 [1, 3, height, ?]"."""
-    if value.shape is None:
-        return value.dtype
-    dims = ", ".join("?" if dim is None else str(dim) for dim in value.shape)
-    return f"{value.dtype} [{dims}]"
+    return str(value)
 
 
 def call(node: Node) -> str:

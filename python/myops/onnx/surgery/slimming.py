@@ -137,6 +137,7 @@ def simplify(
         listed = ", ".join(f"{count} {name}" for name, count in lost.items())
         raise SimplifyError(f"simplify: onnxslim lost custom nodes: {listed}; nothing was written")
     _keep_interface(proto, result, detached.names)
+    notes += structure.constants_note(proto, result)
     if had_bodies and any(map(scopes.is_ours, result.graph.node)):
         result = add_function_bodies(result)
     reason = inference.problem(result)

@@ -44,6 +44,13 @@ class GraphValue:
     dtype: str  # "float32"; "sequence(...)" and the like as ONNX writes them; "?" when unknown
     shape: list[int | str | None] | None  # None: not even the rank is known
 
+    def __str__(self) -> str:
+        """The dtype and the lengths: "float32 [n, 3]"; only the dtype if the rank is not known."""
+        if self.shape is None:
+            return self.dtype
+        dims = ", ".join("?" if dim is None else str(dim) for dim in self.shape)
+        return f"{self.dtype} [{dims}]"
+
 
 @dataclass(frozen=True)
 class Domain:

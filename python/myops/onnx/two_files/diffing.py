@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto
 
-from myops.onnx.graph import files
+from myops.onnx.graph import files, structure
 from myops.onnx.surgery import summary
 from myops.onnx.two_files import tensors
 from myops.onnx.two_files.difference import Change, Detail, Difference
@@ -129,6 +129,12 @@ def _of_interface(found: Match, one: onnx.ModelProto, two: onnx.ModelProto) -> I
             if name not in pairs.values():
                 after = values[1][name]
                 yield Change("added", what, name, "", [Detail("", None, str(after))])
+    if min(one.ir_version, two.ir_version) >= structure.FREE_WEIGHTS:
+        defaults = [{name: f"{summary.value_of(item)}, with a default"
+                     for name, item in structure.inputs_with_default(model).items()}
+                    for model in (one, two)]  # fmt: skip
+        # Their names and types are compared; their values are constants, which are paired.
+        yield from _changed_items("input", *defaults)
 
 
 def _of_graphs(found: Difference, matches: list[Match], prefix: str) -> None:
