@@ -338,6 +338,23 @@ def test_the_model_itself_is_never_overwritten(command: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("command", WRITERS)
+def test_weights_of_the_model_are_never_overwritten(command: str, tmp_path: Path) -> None:
+    words = WORDS[command]
+    assert words is not None
+    model = onnx.load(tmp_path / "good.onnx")
+    onnx.save(model, tmp_path / "outside.onnx", save_as_external_data=True, location="w.bin",
+              size_threshold=0)  # fmt: skip
+    before = (tmp_path / "w.bin").read_bytes()
+    (tmp_path / "link.bin").symlink_to(tmp_path / "w.bin")
+    for target in ("w.bin", tmp_path / "w.bin", "./link.bin"):
+        status, out, errors = called(command, *words("outside.onnx", target))
+        assert (status, out) == (2, b"")
+        assert "which holds weights of the model that is read" in errors
+        assert errors.count("OUT: got") == 1
+        assert (tmp_path / "w.bin").read_bytes() == before
+
+
+@pytest.mark.parametrize("command", WRITERS)
 def test_models_are_read_from_and_written_to_pipes(command: str, tmp_path: Path) -> None:
     words = WORDS[command]
     assert words is not None

@@ -59,6 +59,18 @@ def given(kind: str, model: onnx.ModelProto, folder: Path) -> Any:
     return forms.get(kind, path)
 
 
+@pytest.mark.parametrize("name", list(CALLS))
+def test_weights_of_the_source_are_not_overwritten(name: str, tmp_path: Path) -> None:
+    """Its own file may be replaced, but that of its weights would take the model away."""
+    model = linear(name != "upgrade_ops")
+    source = given("external", model, tmp_path)
+    before = (tmp_path / "w.data").read_bytes()
+    with pytest.raises(ValueError, match="holds weights of the model that is read"):
+        CALLS[name](getattr(myops.onnx, name), source, tmp_path / "w.data")
+    assert (tmp_path / "w.data").read_bytes() == before
+    CALLS[name](getattr(myops.onnx, name), source, source)
+
+
 def test_every_graph_function_is_tested() -> None:
     writing = {
         name for name in myops.onnx.__all__

@@ -125,13 +125,20 @@ def refuse_no_module(module: str | None, model: Any) -> None:
 
 
 def refuse_same(output: Path, model: Path, what: str) -> None:
-    """Raises ValueError when a file to write is the one that is read."""
+    """Raises ValueError when a file to write is the one that is read, or has its weights."""
     with contextlib.suppress(OSError):  # one of them does not exist
         if os.path.samefile(output, model):
             raise ValueError(
                 f"{what}: got {output}, which is the model that is read; expected another file, so "
                 "that nothing is lost"
             )
+    if output.is_file():
+        from myops.onnx.graph import storage
+
+        try:
+            storage.refuse_weights_of(model, output)
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from None
 
 
 def refuse_unwritable(output: Path, what: str) -> None:

@@ -75,12 +75,16 @@ def finish(model: onnx.ModelProto, source: files.Model, f: files.Target) -> None
     """
     folder = folder_of(source)
     written = isinstance(f, (str, os.PathLike))
+    if isinstance(f, (str, os.PathLike)):
+        refuse_weights_of(source, f)
     if not written or size(model) < files.LIMIT - 2**24:  # space for the graph itself
         attach(model, folder)
         writing.write(model, f, external_data=False)
         return
     assert isinstance(f, (str, os.PathLike))
     data = Path(f"{os.fspath(f)}.data")
+    if isinstance(source, (str, os.PathLike)) and not _is_same(Path(source), f):
+        refuse_weights_of(source, data)
     partial = Path(f"{data}.part")  # because the source may be the file that is written
     try:
         with partial.open("wb") as stream:
@@ -94,6 +98,35 @@ def finish(model: onnx.ModelProto, source: files.Model, f: files.Target) -> None
     finally:
         partial.unlink(missing_ok=True)
     Path(f).write_bytes(text)
+
+
+def refuse_weights_of(source: files.Model, path: str | os.PathLike[str]) -> None:
+    """Refuses a file to write that holds weights of the model that is read.
+
+    Raises:
+        ValueError: It is one. Replacing it would destroy that model.
+    """
+    folder = folder_of(source)
+    if folder is None or not Path(path).is_file():
+        return
+    try:
+        outline = files.load(source, weights=False)
+    except (OSError, ValueError):  # the caller says what is wrong with it
+        return
+    for tensor in _external(outline):
+        location = external_data_helper.ExternalDataInfo(tensor).location
+        if _is_same(folder / location, path):
+            raise ValueError(
+                f"got {os.fspath(path)}, which holds weights of the model that is read; expected "
+                "another file, so that nothing is lost"
+            )
+
+
+def _is_same(one: Path, two: str | os.PathLike[str]) -> bool:
+    try:
+        return os.path.samefile(one, two)
+    except (OSError, ValueError):  # no such file, or no name of one
+        return False
 
 
 def _move(tensor: onnx.TensorProto, folder: Path | None, stream, name: str) -> None:  # type: ignore[no-untyped-def]
