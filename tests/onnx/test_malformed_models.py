@@ -241,3 +241,37 @@ def test_extract_names_an_input_without_a_type() -> None:
     given.graph.input[0].ClearField("type")
     with pytest.raises(myops.onnx.GraphError, match="'X', an input of the model, has no type"):
         myops.onnx.extract(given, outputs=["Y"])
+
+
+CALLED_ON_BODIES: dict[str, Callable[[onnx.ModelProto], Any]] = {
+    **FUNCTIONS,
+    "to_half": myops.onnx.to_half,
+    "quantize": lambda model: myops.onnx.quantize(model, data=[{"x": np.ones((2, 2), "f")}]),
+}
+
+
+@pytest.mark.parametrize("function", CALLED_ON_BODIES)
+@pytest.mark.parametrize("op", ["If", "Loop", "Scan"])
+def test_bodies_that_do_not_fit_their_node(op: str, function: str) -> None:
+    """Without a body, and with one that lacks its inputs or outputs."""
+    call = {
+        "If": """If(c) <then_branch = t () => (float[2,2] a) { a = Neg(x) },
+                       else_branch = e () => (float[2,2] b) { b = Abs(x) }>""",
+        "Loop": """Loop(n, c, x) <body = l (int64 i, bool go, float[2,2] a)
+                       => (bool on, float[2,2] b) { on = Identity(go) b = Neg(a) }>""",
+        "Scan": """Scan<num_scan_inputs = 0, body = s (float[2,2] a) => (float[2,2] b)
+                       { b = Neg(a) }>(x)""",
+    }[op]  # fmt: skip
+    text = f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[2,2] x) => (float[2,2] y) <bool c = {{1}}, int64 n = {{2}}> {{ y = {call} }}"""
+    whole = onnx.parser.parse_model(text)
+    for damage in ("attribute", "input", "output"):
+        given = onnx.ModelProto.FromString(whole.SerializeToString())
+        (node,) = given.graph.node
+        if damage == "attribute":
+            del node.attribute[:]
+        else:
+            for item in node.attribute:
+                item.g.ClearField(damage)
+        said_of(CALLED_ON_BODIES[function], given)
+    said_of(CALLED_ON_BODIES[function], whole)

@@ -172,7 +172,14 @@ def _ties(plan: PrecisionPlan, frame: Frame, place: int) -> None:
     """Joins values that are passed into or out of a body to one vertex, because they have one
     type."""
     bodies = frame.inner(plan.frames, place)
-    for number, border in enumerate(_borders(frame, place, bodies)):
+    try:
+        borders = _borders(frame, place, bodies)
+    except (IndexError, KeyError):
+        raise ValueError(
+            f"node {structure.label(frame.graph.node[place])}: got no body, or one with fewer "
+            "inputs or outputs than the node, expected a valid model; `myops doctor` says more"
+        ) from None
+    for number, border in enumerate(borders):
         border.made = [item for item in border.made if item[1]]
         sides = [*((item[0], item[1]) for item in border.read if item[1]), *border.made]
         if not any(where.is_float(name) for where, name in sides):
