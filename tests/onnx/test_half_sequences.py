@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -9,6 +12,7 @@ from onnx import numpy_helper
 from precision_models import run
 
 import myops.onnx
+import myops.ort
 from myops.onnx.precision.losses import relative_l2
 
 SEQUENCES = {
@@ -63,3 +67,33 @@ def test_elements_of_sequences_stay_float32(name: str, runtime: str) -> None:
     expected, got = run(source, {"x": x})[0], run(result.model, {"x": x})[0]
     assert relative_l2(expected, got) < 0.01
     assert any("sequences" in item.reason for item in result.nodes)
+
+
+def test_an_input_that_is_a_sequence() -> None:
+    """simplify takes a list of arrays; the others say that it cannot be given."""
+    source = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        g (seq(float[n,4]) s, float[n,4] x) => (float[m,4] y) {
+            q = Relu(x)
+            t = SequenceInsert(s, q)
+            y = ConcatFromSequence<axis=0>(t)
+        }""")
+    x = np.ones((2, 4), np.float32)
+    feeds = {"x": x, "s": [x, x]}
+    assert myops.onnx.simplify(source, inputs=feeds).difference == 0
+    with pytest.raises(ValueError, match="must be given as a list of arrays"):
+        myops.onnx.simplify(source)
+    calls: list[Callable[[], Any]] = [
+        lambda: myops.onnx.to_half(source),
+        lambda: myops.onnx.to_half(source, inputs=feeds),
+        lambda: myops.onnx.to_half(source, data=[feeds]),
+        lambda: myops.onnx.quantize(source, data=[feeds]),
+        lambda: myops.onnx.compare_files(source, source, inputs=feeds),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"'s' is .*sequence.*`myops extract` cuts"):
+            call()
+    for given in (None, feeds):
+        report = myops.ort.doctor(source, run=True, inputs=given)
+        (finding,) = report.findings
+        assert (finding.code, report.exit_status) == ("not-run", 0)
+        assert "is a sequence" in finding.why

@@ -62,6 +62,8 @@ def that_run(
 
     try:
         made = feeds.make(model, feeds.Asked(*asked))
+    except feeds.OnlyTensorsError as error:
+        raise ValueError(f"{error}. `myops extract` cuts out a part behind this input") from None
     except feeds.CannotMakeError as error:
         raise ValueError(f"{error}. {ADVICE}") from None
     _refuse_other_types(model, asked[0], made.feeds[0])

@@ -213,8 +213,13 @@ def _checked(model: onnx.ModelProto, given: Mapping[str, Any], where: str) -> di
         raise ValueError(f"data: {where}: got no array for the input {missing[0]!r}")
     found = {}
     for name, value in given.items():
-        array = np.asarray(value)
         item = next(item for item in model.graph.input if item.name == name)
+        if item.type.WhichOneof("value") not in ("tensor_type", None):
+            raise ValueError(
+                f"data: {where}: the input {name!r} is no tensor but a sequence or an optional "
+                "value, which cannot be given; `myops extract` cuts out a part behind it"
+            )
+        array = np.asarray(value)
         dims = dims_of(item.type.tensor_type)
         fits = dims is None or (len(dims) == array.ndim and all(
             not isinstance(dim, int) or dim == length

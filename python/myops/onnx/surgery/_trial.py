@@ -74,12 +74,18 @@ def _inputs(
     lengths: dict[str, int] = {}
     feeds = {}
     for item in inputs:
+        sequence = item.type.WhichOneof("value") == "sequence_type"
         if item.name in given:
-            feeds[item.name] = np.asarray(given[item.name])
+            value = given[item.name]
+            feeds[item.name] = list(map(np.asarray, value)) if sequence else np.asarray(value)
             continue
         if item.type.WhichOneof("value") != "tensor_type":
-            kind = onnx.helper.printable_type(item.type)
-            raise GraphError(f"inputs: {item.name!r} is a {kind}, which must be given")
+            kind = (
+                "sequence, which must be given as a list of arrays"
+                if sequence
+                else ("value that is no tensor, which must be given")
+            )
+            raise GraphError(f"inputs: {item.name!r} is a {kind}; or leave the check out")
         shape = shapes.get(item.name)
         if shape is None:
             dims = dims_of(item.type.tensor_type)

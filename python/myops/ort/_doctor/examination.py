@@ -92,10 +92,13 @@ class Examination:
         try:
             return feeds.make(proto, asked)
         except feeds.CannotMakeError as error:
+            advice = ("Give the input yourself: --input NAME=FILE.npy, --shape NAME:1x3x320x320; "
+                      "in Python inputs=, shapes=.")  # fmt: skip
+            if isinstance(error, feeds.OnlyTensorsError):
+                advice = "Run a part that starts behind this input: `myops extract` cuts it out."
             self.report.add(Finding(
                 "not-run", WARNING, "The model was not run.", f"{error}.".replace("..", "."),
-                "Give the input yourself: --input NAME=FILE.npy, --shape NAME:1x3x320x320; in "
-                "Python inputs=, shapes=.",
+                advice,
             ))  # fmt: skip
         return None
 

@@ -29,6 +29,10 @@ class CannotMakeError(ValueError):
     """An input that cannot be generated from the model's description of it."""
 
 
+class OnlyTensorsError(CannotMakeError):
+    """An input that is a sequence or an optional value, which nobody can give here either."""
+
+
 @dataclass
 class Invention:
     """Inputs to run a model with.
@@ -66,7 +70,7 @@ def make(model: onnx.ModelProto, asked: Asked) -> Invention:
     from 0.5 to 1.5 with a fixed seed, integers are 1, booleans true.
 
     Raises:
-        CannotMakeError: An input that cannot be made up.
+        CannotMakeError: An input that cannot be made up. OnlyTensorsError: it is no tensor.
         ValueError: An unknown name, a shape that does not fit, or a file that is no array.
         FileNotFoundError: No such .npy file.
     """
@@ -74,6 +78,12 @@ def make(model: onnx.ModelProto, asked: Asked) -> Invention:
     inputs = {item.name: item for item in model.graph.input if item.name not in have}
     for name in (*asked.inputs, *asked.shapes):
         choose(name, [item.name for item in model.graph.input], "the model has", "input")
+    for item in inputs.values():
+        if item.type.WhichOneof("value") not in ("tensor_type", None):
+            raise OnlyTensorsError(
+                f"input {item.name!r} is a {graph.type_text(item.type)}, and only tensors can be "
+                "given or generated"
+            )
     given = {name: _read(name, value) for name, value in asked.inputs.items()}
     lengths = _lengths(inputs, given, asked)
     shaped = onnx.ModelProto()
@@ -150,11 +160,6 @@ def _shape(
     item: onnx.ValueInfoProto, asked: Sequence[int] | None, solved: Mapping[str, int], length: int
 ) -> tuple[list[int], list[str]]:
     """The shape of an input, and the axes of it that are made up."""
-    if item.type.WhichOneof("value") != "tensor_type":
-        raise CannotMakeError(
-            f"input {item.name!r} is a {graph.type_text(item.type)}, for which no "
-            "value can be generated"
-        )
     if asked is not None:
         return list(asked), []
     dims = dims_of(item.type.tensor_type)
