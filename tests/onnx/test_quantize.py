@@ -416,3 +416,26 @@ def test_an_input_with_a_default_that_becomes_a_constant_is_named() -> None:
     result = myops.onnx.quantize(made, data=DATA)
     assert [item.name for item in result.model.graph.input] == ["x"]
     assert any("'b1' had a default" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("opset", [17, 19])
+def test_layers_in_float16_are_quantized_from_opset_19_on(opset: int) -> None:
+    """Before, QuantizeLinear reads float32 only, and such a model did not load."""
+    random = np.random.default_rng(0)
+    kinds = {"x": (TensorProto.FLOAT16, ["n", 8]), "y": (TensorProto.FLOAT, ["n", 4])}
+    x, y = (helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items())
+    nodes = [
+        node("MatMul", "x v", "h"), helper.make_node("Cast", ["h"], ["f"], to=1),
+        node("MatMul", "f w", "y"),
+    ]  # fmt: skip
+    weights = [weight("v", random.standard_normal((8, 8)).astype(np.float16)),
+               weight("w", random.standard_normal((8, 4)).astype(np.float32))]  # fmt: skip
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y], weights),
+        opset_imports=[helper.make_opsetid("", opset)], ir_version=9,
+    )  # fmt: skip
+    data = [{"x": random.standard_normal((5, 8)).astype(np.float16)} for _ in range(4)]
+    result = myops.onnx.quantize(made, data=data)
+    products = [item for item in result.nodes if item.op_type == "MatMul"]
+    assert [item.precision for item in products] == ["int8" if opset == 19 else "float32", "int8"]
+    assert result.losses["y"] < 0.05

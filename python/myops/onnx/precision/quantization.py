@@ -11,7 +11,7 @@ import onnx
 from myops._names import choose
 from myops._text import reason as short
 from myops.onnx.comparison.ort_side import Runner
-from myops.onnx.graph import files, structure
+from myops.onnx.graph import files, scopes, structure
 from myops.onnx.precision import (
     calibration,
     integer_forms,
@@ -25,8 +25,10 @@ from myops.onnx.precision import (
 )  # fmt: skip
 from myops.onnx.precision.frames import frames_of
 from myops.onnx.precision.integer_forms import DEQUANTIZE, QUANTIZE
+from myops.onnx.precision.kernels import HALVES
 
 OLDEST = 11  # the oldest opset that the quantizer supports
+_HALF_QUANTIZED = 19  # the oldest opset whose QuantizeLinear reads float16 and bfloat16
 # Up to this number of layers, each is also tried as the only one on integers.
 _TRIED_ALONE = 200
 
@@ -111,10 +113,19 @@ class Quantization:
 
     def _keep_coordinates(self) -> None:
         """Keeps the nodes float that compute lengths, factors or positions, as `half` does: a range
-        from the calibration would clip them to the sizes of its inputs."""
+        from the calibration would clip them to the sizes of its inputs. So do nodes in half
+        precision that cannot be quantized."""
+        frames = frames_of(self.model, self.libraries)
+        if scopes.onnx_opset(self.model) < _HALF_QUANTIZED:
+            for node in self.model.graph.node:
+                kinds = {frames[0].elem_type(name) for name in (*node.input, *node.output)}
+                if kinds & set(HALVES.values()):
+                    self.reasons.setdefault(node.name, (
+                        "quantizer", "QuantizeLinear has no half precision before opset 19",
+                    ))  # fmt: skip
         plan = planning.make(
-            self.model, frames_of(self.model, self.libraries), "float16", keep_io_types=False,
-            for_cpu=False, keep=lambda node: False,
+            self.model, frames, "float16", keep_io_types=False, for_cpu=False,
+            keep=lambda node: False,
         )  # fmt: skip
         plan.reasons.clear()  # those of float16
         keeping.keep_coordinates(plan)
