@@ -290,7 +290,8 @@ def _length(length: Any, factor: Any) -> Any:
     if isinstance(factor, float):
         _scripting_interpolate.check_factor(factor)
     if not isinstance(length, int):
-        return math.floor(length * factor)
+        # (floor, of a number that is not negative: torch.export.save writes no math.floor)
+        return math.trunc(length * factor)
     return math.floor(min(float(length) * factor, _TOO_LONG))
 
 

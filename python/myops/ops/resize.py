@@ -221,7 +221,7 @@ def _scaled(length: Any, scale: float, torch_arithmetic: bool) -> Any:
     if exact.denominator <= 4096 and exact.numerator <= 4096:
         return length * exact.numerator // exact.denominator  # exact, whichever rounding is used
     if torch_arithmetic:
-        return math.floor(length * scale)
+        return math.trunc(length * scale)  # floor; torch.export.save writes no math.floor
     return _unknown_length(length)  # float32 rounding has no symbolic form
 
 
