@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from guard_models import Model, assert_fails
 
 import myops
+from myops._torch import traced_numbers
 from myops.onnx import ExportCheckError, ExportCheckWarning, export
-from myops.onnx.exporting import exact_optimizer, recorded
+from myops.onnx.exporting import exact_optimizer, float_lengths, recorded
 from myops.onnx.guards import _difference, _lengths, _origin, other_lengths, special_values
 from myops.onnx.guards._lengths import Group
 
@@ -116,12 +117,19 @@ def test_the_line_that_builds_a_length_in_is_named(exporter: str) -> None:
     assert_fails("numbers", text, Model(patches), x, dynamic_axes=AXES, exporter=exporter)
 
 
+@pytest.fixture
+def float32_factors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files with the factors that torch's exporters write: we let them compute in float64."""
+    monkeypatch.setattr(float_lengths, "widen", lambda program: None)
+    monkeypatch.setattr(traced_numbers, "_value_of", None)
+
+
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_a_factor_made_of_lengths_is_named(
-    exporter: str, quick: bool, monkeypatch: pytest.MonkeyPatch
+    exporter: str, quick: bool, monkeypatch: pytest.MonkeyPatch, float32_factors: None
 ) -> None:
-    """Python divides in float64, the file in float32, so the result may be shorter by one; also
+    """Python divides in float64, such a file in float32, so the result may be shorter by one; also
     where the outputs are so large that the node is not searched for."""
     if not quick:
         monkeypatch.setattr(_origin, "_SECONDS", 0.0)
@@ -382,7 +390,9 @@ def test_sums_in_another_order_are_no_fault(no_warnings: None) -> None:
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.parametrize("number", [64, 224, 512])
-def test_a_factor_that_is_a_quotient_of_a_length_in_float32(number: int, exporter: str) -> None:
+def test_a_factor_that_is_a_quotient_of_a_length_in_float32(
+    number: int, exporter: str, float32_factors: None
+) -> None:
     """PyTorch computes it in float64, and floor(factor * length) is `number` at every length."""
 
     class Side(torch.nn.Module):

@@ -16,6 +16,8 @@ NAMES = [
     *[name for name in out_overloads.PRIVATE if name != "_AutoDispatchBelowAutograd"],
     "_AutoDispatchBelowAutograd",
     "_get_tracing_state",
+    "_get_value_trace",
+    "_set_value_trace",
     "DispatchKeySet",
     "_ExcludeDispatchKeyGuard",
     "forward_ad._current_level",

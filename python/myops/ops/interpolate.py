@@ -13,6 +13,7 @@ from torch import Tensor
 
 from myops._torch.fast_call import Constant
 from myops._torch.private_names import dynamo_reads
+from myops._torch.traced_numbers import exact
 from myops.ops import _scripting_interpolate
 from myops.ops._numbers import (
     INTEGERS,
@@ -196,7 +197,7 @@ def _interpolate(
     size = _per_axis(size, count, "size")
     if size is not None and not is_plain(size, INTEGERS):
         size = _whole(size)
-    scales = _per_axis(scale_factor, count, "scale_factor")
+    scales = _per_axis(exact(scale_factor), count, "scale_factor")
     if scales is not None and type(scales) is not list:
         refuse_no_numbers(_FACTOR, scales)
     attributes = _ATTRIBUTES[mode, bool(align_corners), bool(antialias), count]

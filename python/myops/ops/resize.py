@@ -12,6 +12,7 @@ from torch import Tensor
 
 from myops._torch.define import define
 from myops._torch.private_names import functorch
+from myops._torch.traced_numbers import exact
 from myops.ops import _scripting
 from myops.ops._numbers import (
     INTEGERS,
@@ -153,7 +154,7 @@ def run(
         return _resize.call((x, None, None, list(sizes)), attributes, out)
     values = [
         None if roi is None else _numbers("roi", roi, torch.float32),
-        None if scales is None else _numbers("scales", scales, torch.float32),
+        None if scales is None else _numbers("scales", exact(scales), torch.float64),
         None if sizes is None else _numbers("sizes", sizes, torch.int64),
     ]
     if not _NOTHING_OR_LIST.issuperset(map(type, values)):
@@ -180,7 +181,8 @@ def _numbers(name: str, item: Any, dtype: torch.dtype) -> Any:
     ):
         # A SymFloat is what `.item()` gives in torch.export: float() would freeze it.
         tensors = [
-            value if isinstance(value, Tensor) else torch.scalar_tensor(value) for value in items
+            value if isinstance(value, Tensor) else torch.scalar_tensor(value, dtype=dtype)
+            for value in items
         ]
         for value in tensors:
             refuse_no_numbers(where, value)

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from myops.onnx.exporting import float_lengths
+
 _CASTS = ("Cast", "CastLike")
 
 
@@ -34,6 +36,7 @@ def kept() -> Iterator[None]:
 
 def restore(program: torch.onnx.ONNXProgram) -> None:
     """Gives each cast of a rounded number the number itself, in a model of float64."""
+    float_lengths.widen(program)
     exported = program.exported_program
     numbers = _numbers(exported) if exported is not None and _has_doubles(exported) else {}
     if not numbers:
