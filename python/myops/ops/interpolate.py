@@ -253,6 +253,10 @@ def _per_axis(item: Any, count: int, name: str) -> Any:
                 f"interpolate: {name}: got a tensor of shape {tuple(item.shape)}, expected one "
                 f"element or {count}, the number of spatial axes"
             )
+        if torch.jit.is_tracing():
+            # One element or more is not known here. (onnx infers that an Expand of a length, as in
+            # size=2 * h, has no elements.)
+            return item.reshape(-1) * torch.ones(count, dtype=item.dtype, device=item.device)
         return item.reshape(-1).expand(count)
     if not isinstance(item, Sequence) or isinstance(item, (str, bytes)):
         return [item] * count
