@@ -211,7 +211,7 @@ def _exported(task: ExportTask, exporter: str, recorded: Recorded) -> tuple[onnx
             raise
         refusal = failures.refusal_of_ours(error)
         if refusal is not None:
-            raise refusal from None
+            raise failures.with_place(refusal, error, recorded) from None
         raise failures.ExporterError(error, exporter, inputs, task.opset, recorded) from error
     if exporter != "dynamo":
         return result, None

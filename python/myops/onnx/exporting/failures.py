@@ -12,11 +12,22 @@ import torch
 
 from myops.onnx.exporting import causes, multiples
 from myops.onnx.exporting.inputs import Inputs
-from myops.onnx.exporting.recorded import Recorded, SourceLine, is_users, last_place
+from myops.onnx.exporting.recorded import (
+    Recorded,
+    SourceLine,
+    is_users,
+    last_place,
+)
 from myops.onnx.guards import ExportCheckError, _advice
+from myops.onnx.symbolics.attribute_text import FollowsLengthError, follows_a_length
 
 _REASON = re.compile(r"Why: |torch says(?: \(while it writes \S+\))?: ")
 _CAUSE = re.compile("Why: |export: the exporter (does not know|cannot write)")
+# What torch.export says of a length that became constant; of a float, in the last three ways.
+_MADE_STATIC = re.compile(
+    "inferred a static shape|your code specialized it|user-specified ranges"
+    "|inputs to control flow|int_truediv|IntTrueDiv"
+)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|\[\d+m")
 
 
@@ -81,6 +92,17 @@ def refusal_of_ours(error: BaseException) -> BaseException | None:
     return next((item for item in _chain(error, Recorded()) if is_ours(item)), None)
 
 
+def with_place(refusal: BaseException, error: BaseException, recorded: Recorded) -> BaseException:
+    """The refusal of an attribute with the line of the model; another error is returned as it is.
+
+    error: The one that torch's exporter raised.
+    """
+    place = _place(_chain(error, recorded), recorded)
+    if not isinstance(refusal, FollowsLengthError) or place is None:
+        return refusal
+    return refusal.at(f" at {place}")
+
+
 def text(error: BaseException) -> str:
     """A message without torch's colours and without the advice to skip the check."""
     if isinstance(error, ExportCheckError):
@@ -136,6 +158,11 @@ def _sentences(
     place = _place(chain, recorded)
     where = f" Where: {place}." if place else ""
     yield f"export: torch cannot export the model{given} (exporter={exporter!r}).{where}"
+    attribute = _frozen_attribute(said, recorded)
+    if attribute is not None:
+        yield f"Why: {follows_a_length(*attribute)}"
+        yield f"torch says: {first_line(root)}."
+        return
     cause, instead = _cause(chain, said)
     written = f" (while it writes {recorded.failed[0]})" if recorded.failed is not None else ""
     yield f"Why: {cause}." if cause else f"torch says{written}: {first_line(root)}."
@@ -170,6 +197,17 @@ def _cause(chain: list[BaseException], said: str) -> tuple[str, str]:
             'a multiple in dynamic_axes ("32*h") where lengths have to be multiples',
         )
     return causes.explained(said)
+
+
+def _frozen_attribute(said: str, recorded: Recorded) -> tuple[str, str] | None:
+    """Operator and name of an attribute that was given a dynamic length, if the export failed
+    because torch.export then made that length constant."""
+    if _MADE_STATIC.search(said):
+        for condition in recorded.conditions:
+            if condition.attribute is not None:
+                operator = condition.attribute.operator.replace("::", ".")
+                return operator, condition.attribute.name
+    return None
 
 
 def _asserted_by_model(error: BaseException) -> bool:

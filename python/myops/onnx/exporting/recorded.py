@@ -28,6 +28,8 @@ _PYTHON = os.path.dirname(os.path.abspath(contextlib.__file__))
 _EXPORTERS = ("onnxscript", "onnx_ir", "sympy", "numpy")
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
+_SYMBOLS = (torch.SymInt, torch.SymFloat)
+
 Axis = tuple[str, int]  # name of an input, axis
 
 
@@ -274,6 +276,6 @@ def _frozen_argument(frame: Any, relation: Any) -> Attribute | None:
         return None
     for named, value in constant_arguments(overload, args, kwargs):
         for item in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(item, torch.SymInt) and relation.has(item.node.expr):
+            if isinstance(item, _SYMBOLS) and relation.has(item.node.expr):
                 return Attribute(*named, None)
     return None

@@ -13,6 +13,7 @@ from torch.onnx import symbolic_helper
 from myops import _description, _shape_rule
 from myops._description import AttributeInfo, OpInfo
 from myops.onnx.symbolics import complex_numbers
+from myops.onnx.symbolics.attribute_text import FollowsLengthError
 
 _SUFFIX = {"bool": "i", "int": "i", "float": "f", "string": "s", "ints": "i", "floats": "f",
            "strings": "s", "double": "t", "doubles": "t"}  # fmt: skip
@@ -91,19 +92,19 @@ def _constant(info: OpInfo, item: Any, value: Any) -> Any:
     """The Python value of an attribute.
 
     Raises:
-        ValueError: It is computed at run time; in a trace this means, from the length of an input.
+        FollowsLengthError: It is computed at run time; in a trace this means, from the length of
+            an input.
     """
     if isinstance(value, torch._C.Value):
         value = _known(value, item)
     listed = item.is_list and isinstance(value, (list, tuple))
     parts = list(value) if listed else [value]
     if any(isinstance(part, (torch._C.Value, torch.Tensor)) for part in parts):
-        raise ValueError(
-            f"{info.name}: {item.name}: got a value that is computed at run time, such as the "
-            "length of an input, expected a constant: an attribute of an ONNX node cannot change. "
-            "In the loops and branches of a scripted module no length is known: there, call "
-            f"torch.ops.{info.qualified.replace('::', '.')}(..., {item.name}=...) with numbers"
-        )
+        name = info.qualified.replace("::", ".")
+        raise FollowsLengthError(
+            name, item.name, more=" In the loops and branches of a scripted module no length is "
+            f"known: there, call torch.ops.{name}(..., {item.name}=...) with numbers."
+        )  # fmt: skip
     return parts if listed else value
 
 

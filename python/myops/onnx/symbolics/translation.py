@@ -13,7 +13,7 @@ from typing import Any
 from myops import _description, _libraries
 from myops._description import OpInfo
 from myops.onnx.symbolics import complex_numbers
-from myops.onnx.symbolics.attribute_text import follows_a_length
+from myops.onnx.symbolics.attribute_text import FollowsLengthError
 
 # The module with the exporter's list of operators. Importing it takes more than a second, so
 # `register` waits until it is imported for an export. It and another module import each other;
@@ -100,7 +100,7 @@ def translation(info: OpInfo) -> Callable[..., Any]:
                 isinstance(part, onnx_ir.Value) for part in (value if item.is_list else [value])
             ):
                 name = info.qualified.replace("::", ".")
-                raise ValueError(follows_a_length(name, item.name))
+                raise FollowsLengthError(name, item.name)
             keywords[item.name] = int(value) if item.type == "bool" else value
             proto = attribute_proto(item, value)
             if item.type in ("double", "doubles"):
