@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from node_models import operators, run_plain
+from torch.utils._pytree import tree_leaves, tree_map
 
 from myops.onnx import ExportCheckError, ExportCheckWarning, export
 
@@ -212,7 +213,34 @@ def test_elements_of_a_dict_become_inputs(exporter: str) -> None:
 
     d = {"b": torch.rand(3), "a": torch.rand(4)}
     model = export(Named(), (torch.tensor(2.0), d), exporter=exporter)
-    assert names(model) == ["k", "d_0", "d_1"]
+    assert names(model) == ["k", "d_b", "d_a"]
     if exporter == "torchscript":  # torch's older way to give arguments by name
         model = export(Named(), (torch.tensor(2.0), {"d": d}), exporter=exporter)
-        assert names(model) == ["k", "d_0", "d_1"]
+        assert names(model) == ["k", "d_b", "d_a"]
+
+
+DICTS: dict[str, tuple[Any, list[str]]] = {
+    "keys": ({"image": 1, "mask": 2}, ["d_image", "d_mask"]),
+    "nested": ({"a": {"b": 1, "c": [2, 3]}, "e": 4}, ["d_a_b", "d_a_c_0", "d_a_c_1", "d_e"]),
+    "no names": ({"a b": 1, "c.d": 2}, ["d_0", "d_1"]),
+    "ambiguous": ({"a": {"b": 1}, "a_b": 2}, ["d_0", "d_1"]),
+    "in a list": ([{"a": 1}, {"b": 2}], ["d_0", "d_1"]),
+}
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("kind", list(DICTS))
+def test_inputs_have_the_names_of_keys(kind: str, exporter: str) -> None:
+    """Each name belongs to its tensor: they have different lengths and factors."""
+
+    class Sum(torch.nn.Module):
+        def forward(self, d: Any) -> Any:
+            return torch.stack([(10**n * x).sum() for n, x in enumerate(tree_leaves(d))]).sum()
+
+    tree, expected = DICTS[kind]
+    d = tree_map(lambda n: torch.arange(n, 2.0 * n), tree)
+    model = export(Sum(), (d, {}) if isinstance(d, dict) else (d,), exporter=exporter)
+    assert names(model) == expected
+    feeds = dict(zip(expected, [x.numpy() for x in tree_leaves(d)], strict=True))
+    (got,) = run_plain(model, feeds)
+    np.testing.assert_allclose(got, Sum()(d).numpy())

@@ -207,3 +207,18 @@ def test_invented_lengths_fit_the_nodes() -> None:
     assert made.feeds[0]["x"].shape == (16, 37)
     assert made.invented == {"x": "the length 'n'"}
     assert feeds.make(HEALTHY["a perceptron"], Asked(dims={"n": 2})).invented == {}
+
+
+@pytest.mark.parametrize("rank", range(1, 8))
+@pytest.mark.parametrize("open_axes", [1, 2, 8])
+def test_inputs_of_every_rank_can_be_made_up(rank: int, open_axes: int) -> None:
+    """What is tried later is left out where it is too large: five axes of 640."""
+    shape = [f"n{axis}" if axis >= rank - open_axes else 2 for axis in range(rank)]
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, shape)
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y]))
+    made = feeds.make(model, Asked())
+    assert [feed["x"].ndim for feed in made.feeds] == [rank] * len(made.feeds)
+    assert made.feeds[0]["x"].shape == tuple(n if isinstance(n, int) else 16 for n in shape)
+    assert "n" in made.invented["x"]

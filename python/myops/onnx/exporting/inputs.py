@@ -33,7 +33,7 @@ class Inputs:
         the parameters in `constants`.
     values: The same by parameter of forward.
     slots: The inputs of the graph, in the order of forward's parameters; several tensors in one
-        parameter have names like "pair_0", "pair_1".
+        parameter have names like "pair_0", "pair_1", in a dict "batch_image", "batch_mask".
     names: The names of the slots.
     given_names: What the caller gave, or None.
     """
@@ -127,8 +127,8 @@ class Inputs:
         slots = []
         for parameter, tree in places.items():
             found = [place for place in pytree.tree_leaves(tree) if self._is_slot(parameter, place)]
-            for number, place in enumerate(found):
-                name = parameter if isinstance(tree, int) else f"{parameter}_{number}"
+            titles = _titles(parameter, tree, found, list(places))
+            for name, place in zip(titles, found, strict=True):
                 leaf = self._leaves[place]
                 kind = None if isinstance(leaf, torch.Tensor) else type(leaf)
                 slots.append(Slot(name, parameter, place, kind))
@@ -160,6 +160,23 @@ class Inputs:
         for slot in self.slots:  # copies, because forward may write into its inputs
             leaves[slot.place] = self.tensor(slot).detach().clone()
         return pytree.tree_unflatten(leaves, self._export_spec)
+
+
+def _titles(parameter: str, tree: Any, found: list[int], parameters: list[str]) -> list[str]:
+    """The names of a parameter's tensors: "batch_image" for the key "image" of a dict, "pair_0" in
+    a list, and where the keys of a dict make no names, or ambiguous ones."""
+    if isinstance(tree, int):
+        return [parameter] * len(found)
+    numbered = [f"{parameter}_{number}" for number in range(len(found))]
+    if not isinstance(tree, dict) or not all(str(key).isidentifier() for key in tree):
+        return numbered
+    titles: dict[int, str] = {}  # by place: pytree may order the keys in another way
+    for key, item in tree.items():
+        mine = [place for place in pytree.tree_leaves(item) if place in found]
+        titles |= zip(mine, _titles(f"{parameter}_{key}", item, mine, parameters), strict=True)
+    names = [titles[place] for place in found]
+    ambiguous = len({*names, *parameters}) < len(names) + len(parameters)
+    return numbered if ambiguous else names
 
 
 def _split(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:

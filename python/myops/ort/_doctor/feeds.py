@@ -96,23 +96,32 @@ def make(model: onnx.ModelProto, asked: Asked) -> Invention:
     first = _demands.solve(shaped, lengths)
     later = _demands.solve(shaped, {**_single(shaped, first), **lengths})
     found = Invention([])
+    failure: CannotMakeError | None = None
     for length in (DEFAULT_LENGTH, *_LENGTHS):
-        feed = {}
+        feed: dict[str, np.ndarray] = {}
+        notes: dict[str, str] = {}
         random = np.random.default_rng(0)
         solved = first if length == DEFAULT_LENGTH else later
-        for name, item in inputs.items():
-            if name in given:
-                feed[name] = given[name]
-                continue
-            shape, open_axes = _shape(item, asked.shapes.get(name), solved, length)
-            feed[name] = _made(item, shape, model, random)
-            if (note := _invented(feed[name], open_axes)) and not found.feeds:
-                found.invented[name] = note
+        try:
+            for name, item in inputs.items():
+                if name in given:
+                    feed[name] = given[name]
+                    continue
+                shape, open_axes = _shape(item, asked.shapes.get(name), solved, length)
+                feed[name] = _made(item, shape, model, random)
+                if note := _invented(feed[name], open_axes):
+                    notes[name] = note
+        except CannotMakeError as error:  # such as five axes of 640: shorter ones may do
+            failure = failure or error
+            continue
+        found.invented = found.invented or notes
         size = sum(array.size for array in feed.values())
         if not found.feeds or size <= _MOST_LATER:
             found.feeds.append(feed)
         if not any("length" in note for note in found.invented.values()):
             break  # nothing would change
+    if not found.feeds and failure is not None:
+        raise failure
     return found
 
 
