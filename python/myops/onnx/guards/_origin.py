@@ -10,7 +10,7 @@ import onnx
 import torch
 
 from myops.onnx.exporting.recorded import SourceLine, last_place, traced_place
-from myops.onnx.guards import _advice, _op_rules
+from myops.onnx.guards import _advice, _op_rules, _writes
 from myops.onnx.guards._difference import OutputDifference
 from myops.onnx.guards._exported import Exported, runnable, unchanged
 
@@ -57,6 +57,9 @@ def of_difference(
         nodes = [item for item in exported.final.graph.node if name in item.output]
         return _said(exported, nodes[0], "The output comes from") if nodes else ""
     quick = max(exported.seconds, seconds) < _SECONDS
+    writes = _writes.lost(exported, changes) if quick else ""
+    if writes:
+        return writes
     node = _first(exported, changes) if quick else None
     if node is not None:
         return _said(exported, node, "The difference starts at")
