@@ -50,7 +50,8 @@ def deform_conv2d(
 
     Returns:
         Tensor[N, oC, oH, oW], channels_last if input is such memory or a crop of it.
-        Differentiable twice with respect to every tensor, in reverse and forward mode; twice in forward mode is not.
+        Differentiable twice with respect to every tensor, in reverse and forward mode; twice in
+        forward mode is not.
 
     Raises:
         RuntimeError: A rank, length, group or dtype does not fit; the text names the argument,

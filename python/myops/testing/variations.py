@@ -203,8 +203,8 @@ def cropped(tensor: torch.Tensor) -> torch.Tensor:
         return copy_of(tensor)
     batch, channels, *points = tensor.shape
     larger = torch.zeros([batch, *(n + 3 for n in points), channels], dtype=tensor.dtype)
-    inside = tuple(slice(1, 1 + n) for n in points)
-    return larger.movedim(-1, 1)[(slice(None), slice(None), *inside)].copy_(tensor)
+    inside = (slice(None), slice(None), *(slice(1, 1 + n) for n in points))
+    return larger.movedim(-1, 1)[inside].copy_(tensor)
 
 
 def repeated(tensor: torch.Tensor) -> torch.Tensor:
