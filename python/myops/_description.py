@@ -117,6 +117,9 @@ class OutputInfo:
     elementwise: bool = False
 
 
+_FLAGS = (bool, int, np.bool_)
+
+
 @dataclass(frozen=True)
 class AttributeInfo:
     """An attribute of an op: `myops.Attribute`.
@@ -160,9 +163,10 @@ class AttributeInfo:
     below: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.type:
+        # Fields of a wrong type are refused by `prototype`, which knows the op's name.
+        if self.type is None or (isinstance(self.type, str) and not self.type):
             object.__setattr__(self, "type", _type_of(self.name, self.default))
-        if self.required or self.optional:
+        if any(flag for flag in (self.required, self.optional) if isinstance(flag, _FLAGS)):
             object.__setattr__(self, "default", None)
 
     @property

@@ -133,6 +133,7 @@ def op_library(package: str) -> Library:
         ImportError: There is no such package, it was not built, or another version of myops
             built it.
         ValueError: Another library in this process has its domain or namespace.
+        TypeError: `package` is no text.
 
     Example:
         >>> library = myops.op_library("my_kernels")
@@ -140,6 +141,8 @@ def op_library(package: str) -> Library:
         >>> soft_clip(torch.tensor([0.0, 100.0]), limit=2.0)
         tensor([0., 2.])
     """
+    if not isinstance(package, str):
+        raise TypeError(f"op_library: got {package!r}, expected the name of a package, a text")
     if package in _packages:
         return _packages[package]
     folder = _folder_of(package)

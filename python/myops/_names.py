@@ -30,10 +30,10 @@ def choose(name: str, known: Iterable[str], where: str, noun: str = "") -> str:
         ValueError: "{where} no {noun} 'name'", with near misses or all names.
     """
     names = list(known)
-    if name in names:
+    if isinstance(name, str) and name in names:
         return name
     listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    near = near_misses(name, names)
+    near = near_misses(name, names) if isinstance(name, str) else ""
     if noun:
         verb = "is" if len(names) == 1 else "are"
         whose = "its" if where.endswith(" has") else "the"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from myops import _rule_signatures
 from myops._description import OpInfo
 from myops._names import choose
 
@@ -219,10 +220,21 @@ class Library:
                 needed, and returns the names of the outputs. `myops upgrade` calls it.
 
         Raises:
-            ValueError: The description has no op of that name, or `backward` is not its gradient.
+            ValueError: The description has no op of that name, `backward` is not its gradient, or
+                a function does not take the arguments that it will be called with.
             ImportError: The library for torch has not been built.
         """
         info = self.info(name)
+        given = {"shape": shape, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
+                 "standard": standard, "quantized": quantized, "upgrade": upgrade}  # fmt: skip
+        functions = {
+            kind: rule for kind, rule in given.items()
+            if rule is not None and not (kind == "backward" and isinstance(rule, str))
+        }  # fmt: skip
+        _rule_signatures.check(
+            name, functions, [item.name for item in info.inputs],
+            [item.name for item in info.outputs],
+        )  # fmt: skip
         assert _define is not None  # `import myops` installs it
         op = _define(self, info, shape, save, backward, jvp, vmap)
         self._standards[name] = standard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ class Philox:
         seed: Any integer; 64 bits of it count.
         stream: Generators of equal seeds and different streams have nothing in common.
 
+    Raises:
+        TypeError: The seed or the stream is no integer.
+
     Example:
         >>> random = myops.Philox(7)
         >>> random.uniform(3)
@@ -29,8 +33,8 @@ class Philox:
     """
 
     def __init__(self, seed: int, stream: int = 0) -> None:
-        self._seed = int(seed) % 2**64
-        self._stream = int(stream) % 2**64
+        self._seed = _whole("seed", seed) % 2**64
+        self._stream = _whole("stream", stream) % 2**64
 
     def bits(self, index: Any) -> np.ndarray:
         """32 random bits for each element, uint32.
@@ -107,6 +111,13 @@ def philox4x32(counter: Any, keys: Any) -> np.ndarray:
         )
         low, high = (low + _STEPS[0]) % 2**32, (high + _STEPS[1]) % 2**32
     return np.stack([a, b, c, d], -1).astype(np.uint32)
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except (TypeError, RuntimeError, NotImplementedError):  # the last two from tensors
+        raise TypeError(f"Philox: {name}: got {value!r}, expected an integer") from None
 
 
 def _places(index: Any) -> np.ndarray:

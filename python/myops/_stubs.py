@@ -44,6 +44,7 @@ def package_stub(package: str) -> str:
 
     Raises:
         ImportError: There is no such package, or it cannot be imported.
+        TypeError: `package` is no text.
         ValueError: It is a single module, has no `__all__`, or defines a function or class with
             annotations in `__init__.py` itself, which the stub would hide.
 
@@ -51,6 +52,8 @@ def package_stub(package: str) -> str:
         >>> print(myops.package_stub("myops.onnx").splitlines()[0])
         # Written by `myops stubs myops.onnx`. What is here at run time is in __init__.py.
     """
+    if not isinstance(package, str):
+        raise TypeError(f"package_stub: got {package!r}, expected the name of a package, a text")
     module = importlib.import_module(package)
     title = f"package_stub: {package!r}"
     if not hasattr(module, "__path__"):

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from myops import _description, _dtypes, _libraries, _numpy
+from myops import _description, _libraries, _numpy
 from myops._description import AttributeInfo, InputInfo, OpInfo, OutputInfo
 from myops._op_library import QuantizedRule
-from myops._prototype import call, shape_rule
+from myops._prototype import call, checks, shape_rule
 from myops._torch import written
 
-_AUTOCAST = ("", "lower", "float32", "widest")
-_ACCESS = ("contiguous", "channels_last", "strided", "shape_only")
 _kept: list[torch.library.Library] = []  # torch forgets the ops of one that is gone
 
 
@@ -125,14 +122,18 @@ def prototype(
         >>> clip(torch.tensor([0.0, 100.0]), limit=2.0)
         tensor([0., 2.])
     """
-    name = function.__name__ if name is None else name
+    if name is None:
+        name = getattr(function, "__name__", "")
+    checks.texts(name, domain=domain, onnx_type=onnx_type, doc=doc, namespace=namespace)
+    checks.function(name, function)
     if onnx_type is None:
         onnx_type = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
     if doc is None:
         doc = (inspect.getdoc(function) or f"{name}.").splitlines()[0]
     if namespace is None:
         namespace = re.sub(r"[.-]", "_", domain)
-    _check_kinds(name, types, inputs, outputs, attributes)
+    checks.kinds(name, types, inputs, outputs, attributes)
+    checks.policies(name, autocast, random)
     description = {
         "name": name,
         "onnx_type": onnx_type,
@@ -146,9 +147,11 @@ def prototype(
         "autocast": autocast,
         "random": random,
     }
-    _check(description, domain, namespace)
-    passed = [*attributes, *([AttributeInfo("seed", 0, "")] if random else [])]
-    _check_signature(function, name, [item.name for item in inputs], passed)
+    checks.description(description, domain, namespace)
+    names = [item.name for item in inputs]
+    checks.signature(
+        function, name, names, [*(item.name for item in attributes), *(["seed"] if random else [])]
+    )
     is_rule = isinstance(shape, str) and shape.isascii() and shape.isprintable() and shape.strip()
     if not callable(shape) and not is_rule:
         raise ValueError(
@@ -159,7 +162,8 @@ def prototype(
     rules = {"shape": function_rule, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
              "standard": standard, "quantized": quantized, "upgrade": upgrade}  # fmt: skip
     given = {kind: rule for kind, rule in rules.items() if rule is not None}
-    _check_rules(name, given)
+    keyed = [*names, *(["key"] if random else [])]
+    checks.rules(name, given, keyed, [item.name for item in outputs])
     fixed = len(inputs) - 1 if inputs and inputs[-1].variadic else None
     op = _numpy.Op(description, shape_rule.rule(function_rule, name, len(outputs), fixed))
     before = _defined.get((domain, name))
@@ -224,137 +228,3 @@ def _register(info: OpInfo) -> None:
         overload = f"{info.name}.values" if values else info.name
         library.impl(overload, call.kernel(info), "CPU")
     _kept.append(library)
-
-
-def _check_kinds(
-    name: str, types: Any, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Sequence[Any]
-) -> None:
-    """Refuses what is no description at all."""
-    given = (
-        ("inputs", inputs, InputInfo, "myops.Input(name, type, doc)"),
-        ("outputs", outputs, OutputInfo, "myops.Output(name, type, doc)"),
-        ("attributes", attributes, AttributeInfo, "myops.Attribute(name, default, doc)"),
-    )
-    for what, items, kind, expected in given:
-        for item in items:
-            if not isinstance(item, kind):
-                raise ValueError(
-                    f"prototype {name}: {what}: got {item!r}, expected a list of {expected}"
-                )
-    for item in outputs:
-        if item.elementwise:
-            raise ValueError(
-                f"prototype {name}: outputs: {item.name}: got elementwise, expected an output in "
-                "contiguous memory: a function in NumPy does not choose where its result lies"
-            )
-    for parameter, dtypes in types.items():
-        if isinstance(dtypes, str):
-            raise ValueError(
-                f"prototype {name}: types: {parameter}: got {dtypes!r}, expected a list of dtypes"
-            )
-
-
-def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
-    title = description["name"]
-
-    def expect(good: Any, what: str, got: Any, expected: str) -> None:
-        if not good:
-            raise ValueError(f"prototype {title}: {what}: got {got!r}, expected {expected}")
-
-    identifier, dotted = r"[A-Za-z_]\w*", r"[A-Za-z_][\w.-]*"
-    expect(re.fullmatch(identifier, title), "name", title, "an identifier")
-    expect(re.fullmatch(dotted, domain), "domain", domain, 'letters, digits, "_", "-" and "."')
-    expect(re.fullmatch(identifier, namespace), "namespace", namespace, "an identifier")
-    reserved = keyword.iskeyword(namespace)
-    expect(not reserved, "namespace", namespace, "another name than a word of Python")
-    version = description["since_version"]
-    whole_number = isinstance(version, int) and 1 <= version <= 1000
-    expect(whole_number, "since_version", version, "a whole number from 1 to 1000")
-    for what, given in (("domain", domain), ("namespace", namespace)):
-        free = not _numpy.taken_by(given)
-        expect(free, what, given, "a name that no other library uses")
-    node = description["onnx_type"]
-    expect(not node or re.fullmatch(identifier, node), "onnx_type", node, "an identifier")
-    policy = description["autocast"]
-    expect(policy in _AUTOCAST, "autocast", policy, ", ".join(map(repr, _AUTOCAST)))
-    types = description["types"]
-    for parameter, dtypes in types.items():
-        for dtype in dtypes:
-            expect(dtype in _dtypes.NAMES, f"types: {parameter}", dtype, ", ".join(_dtypes.NAMES))
-        expect(dtypes, f"types: {parameter}", dtypes, "at least one dtype")
-    for item in description["inputs"]:
-        where = f"inputs: {item['name']}: written"
-        expect(not item["written"], where, True, "False: only an op in C++ writes into inputs")
-    for kind in ("inputs", "outputs"):
-        expect(description[kind], kind, [], "at least one")
-        for item in description[kind]:
-            known = ", ".join(types)
-            expect(item["type"] in types, f"{kind}: {item['name']}: type", item["type"], known)
-    for item in description["inputs"]:
-        where = f"inputs: {item['name']}: access"
-        expect(item["access"] in _ACCESS, where, item["access"], ", ".join(_ACCESS))
-    for item in description["attributes"]:
-        where = f"attributes: {item['name']}"
-        kinds = ", ".join(_description.KINDS)
-        expect(item["type"] in _description.KINDS, f"{where}: type", item["type"], kinds)
-        free = item["required"] or item["optional"]
-        expect(
-            free or item["default"] is not None, f"{where}: default", None,
-            "one, or required=True, or optional=True",
-        )  # fmt: skip
-        choices, default = item["choices"], item["default"]
-        texts = "".join(text for text in _elements(default) if isinstance(text, str))
-        readable = not re.search("[\ud800-\udfff]", texts)
-        expect(readable, f"{where}: default", default, "text that UTF-8 can encode")
-        whole = [number for number in _elements(default) if isinstance(number, int)]
-        fits = all(-(2**63) <= number < 2**63 for number in whole)
-        expect(fits, f"{where}: default", default, "integers of 64 bits")
-        good = not choices or free or all(element in choices for element in _elements(default))
-        expect(good, f"{where}: default", default, f"one of {choices}")
-        for open_end, closed in (("above", "at_least"), ("below", "at_most")):
-            both = item[open_end] is not None and item[closed] is not None
-            expect(not both, f"{where}: {open_end} and {closed}", "both", "one of the two")
-    arguments = [item for kind in ("inputs", "outputs", "attributes") for item in description[kind]]
-    for text in (description["doc"], *(item["doc"] for item in arguments)):
-        expect(isinstance(text, str), "doc", text, "a text")
-        expect(not re.search("[\ud800-\udfff]", text), "doc", text, "text that UTF-8 can encode")
-    names = [item["name"] for item in arguments]
-    for name in names:
-        expect(re.fullmatch(identifier, name), "the name of an argument", name, "an identifier")
-        expect(names.count(name) == 1, "names", name, "each name once")
-
-
-def _check_rules(name: str, rules: Mapping[str, Any]) -> None:
-    for kind, rule in rules.items():
-        if kind == "backward" and isinstance(rule, str):
-            raise ValueError(
-                f"prototype {name}: backward: got {rule!r}, expected a function: only an op in C++ "
-                "names the op that computes its gradient (backward_of). Call that op in "
-                "backward(ctx, *grads), and keep what it needs in save"
-            )
-        if not callable(rule):
-            raise ValueError(f"prototype {name}: {kind}: got {rule!r}, expected a function")
-
-
-def _elements(default: Any) -> Sequence[Any]:
-    return default if isinstance(default, (list, tuple)) else [default]
-
-
-def _check_signature(
-    function: Callable[..., Any],
-    name: str,
-    inputs: Sequence[str],
-    attributes: Sequence[AttributeInfo],
-) -> None:
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # a ufunc, for example, has no signature; a wrong call will fail
-        return
-    try:
-        signature.bind(*inputs, **{item.name: item.default for item in attributes})
-    except TypeError as error:
-        wanted = ", ".join([*inputs, *(["*"] if attributes else []), *(a.name for a in attributes)])
-        raise ValueError(
-            f"prototype {name}: function: got {function.__name__}{signature}, expected one that "
-            f"takes ({wanted}): {error}"
-        ) from None

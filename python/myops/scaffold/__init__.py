@@ -66,6 +66,7 @@ def new_package(
 
     Raises:
         ValueError: A name that cannot be one, or that is taken.
+        TypeError: A name that is no text.
         FileExistsError: The folder is there already; nothing was written.
 
     Example:
@@ -112,6 +113,8 @@ def camel_case(name: str) -> str:
 
 
 def _check(name: str, what: str) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"new: the name of {what}: got {name!r}, expected a text")
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name):
         wish = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
         good = re.fullmatch(r"[a-z]\w*", wish) and not keyword.iskeyword(wish)
