@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import numpy as np
 import onnxruntime
 import pytest
 import torch
@@ -221,3 +222,17 @@ def test_repr_shows_settings_other_than_the_defaults() -> None:
     assert repr(myops.nn.DeformConv2d(6, 4, 3)) == (
         "DeformConv2d(6, 4, kernel_size=(3, 3), stride=(1, 1))"
     )
+
+
+@pytest.mark.parametrize("kind", [myops.nn.DeformConv2d, myops.nn.ModulatedDeformConv2dPack])
+@pytest.mark.parametrize("name", ["in_channels", "out_channels", "groups", "kernel_size", "stride"])
+@pytest.mark.parametrize("wrong", ["3", None, 2.5, -1, 10**400, float("nan"), 1j, [None, None]])
+def test_settings_that_are_no_counts_are_refused_by_name(kind: Any, name: str, wrong: Any) -> None:
+    given = {"in_channels": 4, "out_channels": 4, "kernel_size": 3, name: wrong}
+    with pytest.raises((TypeError, ValueError), match=rf"{kind.__name__}: {name}: got "):
+        kind(**given)
+
+
+def test_counts_of_other_types() -> None:
+    layer = myops.nn.DeformConv2d(np.int64(4), torch.tensor(4), np.array(3), groups=2.0)  # type: ignore[arg-type]
+    assert layer.weight.shape == (4, 2, 3, 3)

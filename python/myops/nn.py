@@ -9,14 +9,15 @@ Example:
 # No `from __future__ import annotations`: TorchScript reads the annotations of members as objects.
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import init
 
-from myops.ops._numbers import integers
+from myops._text import shorten
+from myops.ops._numbers import integer, integers, is_several, refuse_no_flag
 from myops.ops.deform_conv2d import deform_conv2d
 from myops.ops.my_add import my_add
 
@@ -56,6 +57,10 @@ class _DeformConv2d(torch.nn.Module):
         bias: bool,
     ) -> None:
         super().__init__()
+        in_channels = self._number("in_channels", in_channels)
+        out_channels = self._number("out_channels", out_channels)
+        groups = self._number("groups", groups)
+        refuse_no_flag(f"{type(self).__name__}: bias", bias)
         self._expect_divisor("groups", groups, in_channels=in_channels, out_channels=out_channels)
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -73,10 +78,17 @@ class _DeformConv2d(torch.nn.Module):
 
     def _pair(self, name: str, item: int | Sequence[int]) -> tuple[int, int]:
         where = f"{type(self).__name__}: {name}"
-        values = integers(where, item if isinstance(item, Iterable) else (item, item))
+        values = integers(where, item if is_several(item) else (item, item))
         if len(values) != 2:
             raise ValueError(f"{where}: got {len(values)} numbers, expected 1 or 2")
-        return values[0], values[1]
+        return self._number(name, values[0]), self._number(name, values[1])
+
+    def _number(self, name: str, item: int) -> int:
+        where = f"{type(self).__name__}: {name}"
+        number = int(integer(where, item))
+        if not 0 <= number < 2**31:  # lengths of memory; torch's text would name none of these
+            raise ValueError(f"{where}: got {shorten(repr(item), 60)}, expected 0 to {2**31 - 1}")
+        return number
 
     def _expect_divisor(self, name: str, groups: int, **totals: int) -> None:
         for whole, total in totals.items():
@@ -178,7 +190,9 @@ class _Pack(_DeformConv2d):
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias
         )
+        deform_groups = self._number("deform_groups", deform_groups)
         if deformable_groups is not None:
+            deformable_groups = self._number("deformable_groups", deformable_groups)
             if deform_groups not in (1, deformable_groups):
                 raise ValueError(
                     f"{type(self).__name__}: deformable_groups: got {deformable_groups} beside "

@@ -152,7 +152,7 @@ def test_shape_deciding_meta_tensors_are_refused() -> None:
             lambda x=x: torch.ops.myops.resize(x, None, SCALES.to("meta")),
             lambda x=x: myops.interpolate(x, scale_factor=torch.tensor(2.0, device="meta")),
         ):
-            with pytest.raises(RuntimeError, match=r"resize: (scales|sizes): got a tensor on meta"):
+            with pytest.raises(RuntimeError, match=r"s(cale.*|izes): got a tensor on meta"):
                 call()
 
 

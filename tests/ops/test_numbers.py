@@ -89,7 +89,7 @@ def test_integers_beyond_64_bits_are_refused(large: int, grad: bool) -> None:
     for argument, call in {
         "resize: sizes": lambda: myops.resize(x, sizes=[large, 7], axes=[2, 3]),
         "resize: axes": lambda: myops.resize(x, [1.0], axes=[large]),
-        "resize: sizes ": lambda: myops.interpolate(x, size=large),
+        "interpolate: size": lambda: myops.interpolate(x, size=large),
         "deform_conv2d: strides": lambda: myops.deform_conv2d(x, OFFSET, WEIGHT, stride=large),
         "deform_conv2d: pads": lambda: myops.deform_conv2d(x, OFFSET, WEIGHT, padding=(0, large)),
     }.items():

@@ -242,9 +242,12 @@ class TorchOp:
             return self.overload(inputs)(*inputs, **attributes)
         if not self._written:
             raise RuntimeError(
-                f"{self.info.name}: out: got a tensor, expected none: only ops in C++ with one "
-                "output write into a given tensor"
+                f"{self.info.name}: out: got {type(out).__name__}, expected none: only ops in C++ "
+                "with one output write into a given tensor"
             )
+        if not isinstance(out, torch.Tensor):
+            got = type(out).__name__
+            raise TypeError(f"{self.info.name}: out: got {got}, expected a Tensor")
         overload = self.packet.values_out if self._has_lists(inputs) else self.packet.out
         overload(*inputs, **attributes, out=out)
         return out

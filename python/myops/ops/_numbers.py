@@ -6,8 +6,11 @@ import operator
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from myops._text import shorten
 
 # Plain numbers are checked first, because asking whether another object is a tensor is slow.
 PLAIN = frozenset((int, float))
@@ -54,8 +57,6 @@ def integer(where: str, value: Any) -> Any:
 def reals(where: str, items: Any) -> list[float]:
     """A sequence of numbers as floats."""
     values = listed(where, items, "numbers")
-    if PLAIN.issuperset(map(type, values)):
-        return list(map(float, values))
     return [_real(where, value) for value in values]
 
 
@@ -63,22 +64,39 @@ def _real(where: str, value: Any) -> float:
     if not isinstance(value, (str, bytes)):
         try:
             return float(value)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError):
             pass
+        except OverflowError:
+            _refuse(where, shorten(repr(value), 60), "numbers that a float can be")
     _refuse(where, repr(value), "numbers")
 
 
 def listed(where: str, items: Any, what: str) -> list[Any]:
     """Whether it is a sequence, but not a text, whose letters are no numbers."""
-    if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+    if not is_several(items):
         _refuse(where, repr(items), f"a sequence of {what}")
     return list(items)
+
+
+def is_several(items: Any) -> bool:
+    """Whether it can be a list of numbers: an array or tensor without axes is a number."""
+    listed = isinstance(items, Iterable) and not isinstance(items, (str, bytes))
+    return listed and getattr(items, "ndim", 1) != 0
 
 
 def refuse_no_numbers(where: str, value: Tensor) -> None:
     """Refuses a tensor whose elements would lose something as floats, or are no numbers."""
     if value.dtype is torch.bool or value.is_complex():
         _refuse(where, f"a tensor of {value.dtype}", "numbers of a floating or integer dtype")
+
+
+def refuse_no_flag(where: str, value: Any, or_none: bool = False) -> None:
+    """Refuses what is neither True nor False, and no tensor of one element that says so."""
+    flags = (bool, int, np.bool_, torch.SymBool)
+    if isinstance(value, flags) or (value is None and or_none):
+        return
+    if not isinstance(value, Tensor) or value.numel() != 1 or value.layout != torch.strided:
+        _refuse(where, shorten(repr(value), 60), "a bool")
 
 
 def refuse_no_tensor(where: str, value: Any) -> None:

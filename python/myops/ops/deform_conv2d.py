@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from myops._op_library import IntegerOp
 from myops._torch.define import define
 from myops.ops import _deform_conv2d_flops, _scripting
 from myops.ops._deform_conv2d_onnx import standard
-from myops.ops._numbers import integers, refuse_no_tensor
+from myops.ops._numbers import integers, is_several, refuse_no_tensor
 
 __all__ = ["deform_conv2d"]
 
@@ -145,6 +145,7 @@ def _refuse_not_dense(op: str, **tensors: Tensor) -> None:
 
 def _refuse_rank(op: str, **tensors: Tensor) -> None:
     for name, item in tensors.items():
+        refuse_no_tensor(f"{op}: {name}", item)
         if item.dim() != 4:
             raise RuntimeError(f"{op}: {name}: got rank {item.dim()}, expected 4")
 
@@ -175,7 +176,7 @@ def _pads(op: str, item: int | Sequence[int]) -> list[int]:
 
 def _integers(op: str, item: int | Sequence[int], name: str) -> list[int]:
     """A list of two numbers; a single number counts for both."""
-    return integers(f"{op}: {name}", item if isinstance(item, Iterable) else [item, item])
+    return integers(f"{op}: {name}", item if is_several(item) else [item, item])
 
 
 def _refuse_groups(

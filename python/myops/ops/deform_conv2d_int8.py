@@ -9,6 +9,7 @@ from torch import Tensor
 
 from myops._torch.define import define
 from myops.ops._deform_conv2d_int8_onnx import standard
+from myops.ops._numbers import reals
 from myops.ops.deform_conv2d import geometry
 
 __all__ = ["deform_conv2d_int8"]
@@ -67,7 +68,7 @@ def deform_conv2d_int8(
         tensor([6.7500, 6.7500, 6.7500])
     """
     attributes = geometry("deform_conv2d_int8", input, offset, weight, stride, padding, dilation)
-    attributes["mask_limit"] = float(mask_limit)
+    (attributes["mask_limit"],) = reals("deform_conv2d_int8: mask_limit", [mask_limit])
     given = (input, input_scale, input_zero_point, weight, weight_scale, offset, bias, mask)
     return _deform_conv2d_int8.call(given, attributes)
 

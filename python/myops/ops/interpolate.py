@@ -15,6 +15,7 @@ from myops._torch.fast_call import Constant
 from myops._torch.private_names import dynamo_reads
 from myops._torch.traced_numbers import exact
 from myops.ops import _scripting_interpolate
+from myops.ops._argument_names import in_words_of
 from myops.ops._numbers import (
     INTEGERS,
     PLAIN,
@@ -22,6 +23,7 @@ from myops.ops._numbers import (
     integers,
     is_plain,
     reals,
+    refuse_no_flag,
     refuse_no_numbers,
     refuse_no_tensor,
 )
@@ -79,6 +81,8 @@ def _usual() -> Iterator[tuple[tuple[Any, ...], Constant]]:
 _USUAL = dict(_usual())
 _TENSORS = frozenset((Tensor, torch.nn.Parameter))
 _LISTS = frozenset((list, tuple))
+_FLAGS = frozenset((bool, type(None)))
+_EXACT = 2**53
 
 
 def interpolate(
@@ -155,11 +159,16 @@ def interpolate(
             number: Any = scale_factor
             if number is None and type(listed) in _LISTS and len(listed) == rank - 2:
                 inputs = (input, None, None, listed)
-            elif listed is None and type(number) in PLAIN and mode != "area":
+            elif (
+                listed is None and type(number) in PLAIN and mode != "area"
+                and -_EXACT < number < _EXACT  # a larger int may be no float
+            ):  # fmt: skip
                 inputs = (input, None, [float(number)] * (rank - 2), None)
-            usual = _USUAL.get((mode, align_corners, antialias, rank))
+            usual: Constant | None = None
+            if type(align_corners) in _FLAGS and type(antialias) in _FLAGS:
+                usual = _USUAL.get((mode, align_corners, antialias, rank))
             if inputs and usual is not None and not dynamo_reads():
-                result = _resize.fast_call(inputs, usual, out)
+                result = _fast_call(inputs, usual, out)
                 if result is not NotImplemented:
                     return result
         return _interpolate(
@@ -177,6 +186,13 @@ overload(
 )
 
 
+def _fast_call(inputs: tuple[Any, ...], attributes: Constant, out: Tensor | None) -> Any:
+    try:
+        return _resize.fast_call(inputs, attributes, out)
+    except RuntimeError:  # `_interpolate` refuses it again, in the words of this function
+        return NotImplemented
+
+
 @torch.fx.wrap  # torch.fx.symbolic_trace records the call: lengths decide what follows
 def _interpolate(
     input: Tensor,
@@ -189,6 +205,9 @@ def _interpolate(
     out: Tensor | None,
 ) -> Tensor:
     refuse_no_tensor("interpolate: input", input)
+    refuse_no_flag("interpolate: align_corners", align_corners, or_none=True)
+    refuse_no_flag("interpolate: recompute_scale_factor", recompute_scale_factor, or_none=True)
+    refuse_no_flag("interpolate: antialias", antialias)
     _scripting_interpolate.check_interpolate(
         input.dim(), size is not None, scale_factor is not None, mode, align_corners,
         recompute_scale_factor, antialias,
@@ -198,20 +217,26 @@ def _interpolate(
     if size is not None and not is_plain(size, INTEGERS):
         size = _whole(size)
     scales = _per_axis(exact(scale_factor), count, "scale_factor")
-    if scales is not None and type(scales) is not list:
-        refuse_no_numbers(_FACTOR, scales)
+    if scales is not None:
+        scales = _factors(scales)
     attributes = _ATTRIBUTES[mode, bool(align_corners), bool(antialias), count]
+    names = _NAMES
     if scales is not None and (recompute_scale_factor or mode == "area"):
-        try:
-            return run(input, None, None, _sizes_from(input, scales), attributes, out)
-        except RuntimeError as error:  # the call gave factors: it has no sizes
-            text = str(error).replace("resize: sizes: got ", f"{_FACTOR}: got an output length of ")
-            raise RuntimeError(text) from None
-    if scales is not None and type(scales) is not list:
+        size, scales, names = _sizes_from(input, scales), None, _NAMES_OF_PRODUCTS
+    elif scales is not None and type(scales) is not list:
         scales = scales.to(torch.float64)
-    return run(input, None, scales, size, attributes, out)
+    try:
+        return run(input, None, scales, size, attributes, out)
+    except (RuntimeError, TypeError) as error:
+        named = in_words_of("interpolate", "resize", names, error)
+        if named is None:
+            raise
+        raise named from None
 
 
+# Of the op -> of this function. In the second case the call gave factors: it has no sizes.
+_NAMES = {"X": "input", "scales": "scale_factor", "sizes": "size"}
+_NAMES_OF_PRODUCTS = {**_NAMES, "sizes": "scale_factor: got an output length of "}
 _FACTOR = "interpolate: scale_factor"
 _TOO_LONG = 2.0**41  # an output length that the op refuses; larger products may be no int64
 
@@ -236,6 +261,8 @@ class NewInterpolate:
         Returns:
             Tensor[N, C, floor(H * height factor), floor(W * width factor)].
         """
+        if not torch.jit.is_scripting():
+            refuse_no_tensor("NewInterpolate: scales", scales)
         return interpolate(input, scale_factor=scales[-2:], mode="bicubic", align_corners=False)
 
 
@@ -266,6 +293,24 @@ def _per_axis(item: Any, count: int, name: str) -> Any:
             "spatial axes"
         )
     return list(item)
+
+
+def _factors(scales: Any) -> Any:
+    """The result of `_per_axis`, if these are numbers."""
+    if type(scales) is not list:
+        refuse_no_numbers(_FACTOR, scales)
+        return scales
+    for item in scales:
+        if isinstance(item, Tensor):
+            refuse_no_numbers(_FACTOR, item)
+            if not torch.jit.is_tracing() and item.numel() != 1:
+                raise RuntimeError(
+                    f"{_FACTOR}: got a tensor of shape {list(item.shape)} in the list, expected "
+                    "one number for each axis"
+                )
+    if any(isinstance(item, (Tensor, torch.SymFloat, torch.SymInt)) for item in scales):
+        return scales
+    return reals(_FACTOR, scales)
 
 
 def _whole(size: Any) -> Any:

@@ -149,7 +149,7 @@ def run(
 ) -> Tensor:
     """Calls the op; lists become tensors as soon as one of the three is a tensor."""
     if roi is None and sizes is None and is_plain(scales, PLAIN):
-        return _resize.call((x, None, list(map(float, scales)), None), attributes, out)
+        return _resize.call((x, None, reals("resize: scales", scales), None), attributes, out)
     if roi is None and scales is None and is_plain(sizes, INTEGERS):
         return _resize.call((x, None, None, list(sizes)), attributes, out)
     values = [
