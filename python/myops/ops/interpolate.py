@@ -81,7 +81,6 @@ def _usual() -> Iterator[tuple[tuple[Any, ...], Constant]]:
 _USUAL = dict(_usual())
 _TENSORS = frozenset((Tensor, torch.nn.Parameter))
 _LISTS = frozenset((list, tuple))
-_FLAGS = frozenset((bool, type(None)))
 _EXACT = 2**53
 
 
@@ -164,11 +163,8 @@ def interpolate(
                 and -_EXACT < number < _EXACT  # a larger int may be no float
             ):  # fmt: skip
                 inputs = (input, None, [float(number)] * (rank - 2), None)
-            usual: Constant | None = None
-            if type(align_corners) in _FLAGS and type(antialias) in _FLAGS:
-                usual = _USUAL.get((mode, align_corners, antialias, rank))
-            if inputs and usual is not None and not dynamo_reads():
-                result = _fast_call(inputs, usual, out)
+            if inputs and not dynamo_reads():
+                result = _fast_call(inputs, (mode, align_corners, antialias, rank), out)
                 if result is not NotImplemented:
                     return result
         return _interpolate(
@@ -186,10 +182,11 @@ overload(
 )
 
 
-def _fast_call(inputs: tuple[Any, ...], attributes: Constant, out: Tensor | None) -> Any:
+def _fast_call(inputs: tuple[Any, ...], options: tuple[Any, ...], out: Tensor | None) -> Any:
     try:
-        return _resize.fast_call(inputs, attributes, out)
-    except RuntimeError:  # `_interpolate` refuses it again, in the words of this function
+        usual = _USUAL.get(options)
+        return NotImplemented if usual is None else _resize.fast_call(inputs, usual, out)
+    except (RuntimeError, TypeError):  # `_interpolate` refuses it in the words of its caller
         return NotImplemented
 
 
