@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from myops import _dtypes, _numpy_call
+from myops import _author_errors, _dtypes, _numpy_call
 from myops._description import OpInfo
 from myops._torch import arrays
 
@@ -60,11 +60,11 @@ class Native:
                 arrays = [*arrays[: self._fixed], arrays[self._fixed :]]
             try:
                 results = self._function(*arrays, **settings)
-            except ValueError as error:
-                if str(error).startswith(f"{self._name}: "):  # its own refusal of the call
+            except Exception as error:
+                named = _author_errors.named(self._name, "the function", error)
+                if named is None:
                     raise
-                said = f"{type(error).__name__}: {error}"
-                raise ValueError(f"{self._name}: the function raised {said}") from error
+                raise ValueError(str(named)) from error  # as what a kernel refuses
             results = results if isinstance(results, (tuple, list)) else (results,)
             if len(results) != len(outputs):
                 self._refuse("the function", f"{len(results)} results", str(len(outputs)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from myops import _author_errors
 from myops._description import DecidedLength, Dim
 
 
@@ -90,11 +91,11 @@ def rule(
             results = shape(inputs, attributes)
         except UnknownLengthError:
             return []
-        except ValueError as error:
-            if str(error).startswith(f"{name}: "):  # the rule's own refusal of the call
+        except Exception as error:
+            named = _author_errors.named(name, "the shape rule", error)
+            if named is None:
                 raise
-            said = f"{type(error).__name__}: {error}"
-            raise ValueError(f"{name}: the shape rule raised {said}") from error
+            raise ValueError(str(named)) from error  # as what a rule in C++ refuses
         sequences = isinstance(results, (list, tuple)) and all(
             item is None or isinstance(item, (list, tuple)) for item in results
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from myops import _author_errors
 from myops._description import OpInfo
 from myops._torch import batching, private_names
 
@@ -42,7 +43,10 @@ def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
         return _refusing(info)
 
     def run(ctx: Any, *grads: Any) -> tuple[torch.Tensor | None, ...]:
-        found = backward(ctx, *grads)
+        try:
+            found = backward(ctx, *grads)
+        except Exception as error:
+            _raise_named(info, "backward", error)
         of_list = isinstance(found, list) and info.is_variadic and len(info.inputs) == 1
         if found is None or isinstance(found, torch.Tensor) or of_list:  # of an op with one input
             found = (found,)
@@ -64,6 +68,13 @@ def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
     return run
 
 
+def _raise_named(info: OpInfo, part: str, error: Exception) -> NoReturn:
+    named = _author_errors.named(info.name, part, error)
+    if named is None:
+        raise error
+    raise named from error
+
+
 def _refuse_gradient(info: OpInfo, got: Any) -> NoReturn:
     raise RuntimeError(
         f"{info.name}: backward: got {type(got).__name__}, expected a tensor or None for each of "
@@ -77,7 +88,10 @@ def rounding(info: OpInfo, save: Callable[..., None] | None) -> Callable[..., No
         return None
 
     def run(ctx: Any, inputs: Any, attributes: dict[str, Any], output: Any) -> None:
-        save(ctx, inputs, info.rounded(info.complete(attributes)), output)
+        try:
+            save(ctx, inputs, info.rounded(info.complete(attributes)), output)
+        except Exception as error:
+            _raise_named(info, "save", error)
 
     return run
 
@@ -202,7 +216,10 @@ def function_of(
                 f"{op.info.namespace}.{op.info.name} has no derivative in forward mode. Take it in "
                 "reverse mode: torch.func.vjp, torch.func.jacrev."
             )
-        found = jvp(ctx, *split(tangents)[0])
+        try:
+            found = jvp(ctx, *split(tangents)[0])
+        except Exception as error:
+            _raise_named(op.info, "jvp", error)
         kinds = op.info.types[op.info.outputs[0].type]
         if found is None and any(kind.startswith(("float", "bfloat", "complex")) for kind in kinds):
             raise RuntimeError(
@@ -221,8 +238,8 @@ def function_of(
         rule = vmap or batching.unrolled
         # The arguments of a random op contain its key or seed here.
         called = batching.Decided(op) if op.info.random else op
-        found = rule(called, info, split(in_dims)[0], inputs, op.info.complete(attributes))
-        return batching.checked(op.info, found)
+        attributes = op.info.complete(attributes)
+        return batching.called(rule, called, info, split(in_dims)[0], inputs, attributes)
 
     def symbolic(g: Any, *flat: Any) -> Any:
         from myops.onnx.symbolics.symbolic import emit

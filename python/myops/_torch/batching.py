@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from myops import _author_errors
 from myops._description import InputInfo, OpInfo
 from myops._torch import decided_lengths
 
@@ -34,6 +35,21 @@ class Decided:
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
         return self._op.call(inputs, attributes)
+
+
+def called(
+    rule: Callable[..., Any], op: Any, info: Any, in_dims: Sequence[Any], inputs: Sequence[Any],
+    attributes: dict[str, Any],
+) -> tuple[Any, Any]:  # fmt: skip
+    """What a vmap rule returns, if it is (outputs, out_dims)."""
+    try:
+        found = rule(op, info, in_dims, inputs, attributes)
+    except Exception as error:
+        named = _author_errors.named(op.info.name, "vmap", error)
+        if named is None:
+            raise
+        raise named from error
+    return checked(op.info, found)
 
 
 def checked(info: OpInfo, found: Any) -> tuple[Any, Any]:

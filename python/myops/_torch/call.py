@@ -317,9 +317,8 @@ def _make_vmap(op: TorchOp, overload: Any, vmap: Callable[..., Any] | None) -> C
         dims = [*in_dims[: len(inputs)], *[None] * (len(padded) - len(inputs))]
         if op.info.is_variadic and dims[-1] is None:
             dims[-1] = [None] * len(padded[-1])
-        found = (vmap or batching.unrolled)(
-            batching.Dispatched(op), info, dims, padded, op.info.complete(attributes)
-        )
-        return batching.checked(op.info, found)
+        called = batching.Dispatched(op)
+        settings = op.info.complete(attributes)
+        return batching.called(vmap or batching.unrolled, called, info, dims, padded, settings)
 
     return rule

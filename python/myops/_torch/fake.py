@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from myops import _shape_rule
+from myops import _author_errors, _shape_rule
 from myops._description import DecidedLength, OpInfo
 from myops._torch import decided_lengths, devices
 from myops._torch.arrays import DTYPES
@@ -43,8 +43,8 @@ class FakeKernel:
         shapes = self._concrete_shapes(padded, attributes)
         if shapes is None:
             devices.refuse_without_numbers(self._info, padded)
-            shapes = self._shape(padded, self._info.complete(attributes))
-            if len(shapes) != len(self._info.outputs):
+            shapes = self._symbolic_shapes(padded, attributes)
+            if not isinstance(shapes, (list, tuple)) or len(shapes) != len(self._info.outputs):
                 raise RuntimeError(
                     f"{self._info.name}: shape: got {shapes!r} from the rule, expected a list with "
                     f"the list of the lengths of each output, of {len(self._info.outputs)}"
@@ -62,6 +62,15 @@ class FakeKernel:
         if not outputs:
             return None
         return outputs if len(outputs) > 1 else outputs[0]
+
+    def _symbolic_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> Any:
+        try:
+            return self._shape(inputs, self._info.complete(attributes))
+        except Exception as error:
+            named = _author_errors.named(self._info.name, "the shape rule", error)
+            if named is None:
+                raise
+            raise named from error
 
     def _length(self, length: Any) -> Any:
         """A length for a tensor. `_prototype/shape_rule.py` takes and refuses the same."""
@@ -115,7 +124,7 @@ class FakeKernel:
         try:
             results = _shape_rule.infer_decided(described, shapes, dtypes, attributes, values)
         except ValueError as error:  # eager raises RuntimeError; a traced program must not differ
-            raise RuntimeError(str(error)) from None
+            raise RuntimeError(str(error)) from error
         found: list[Shape] = []
         for is_wanted, (_, dims) in zip(wanted, results, strict=True):
             if is_wanted and (dims is None or None in dims):

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from myops import _description, _dtypes, _libraries, _shape_rule
+from myops import _author_errors, _description, _dtypes, _libraries, _shape_rule
 from myops._description import Dim, OpInfo, OutputInfo
 from myops._names import choose
 from myops.onnx import module_paths, rule_mistakes
@@ -279,7 +279,14 @@ def write(
     if hook is None:
         builder.refuse(f"the op {info.name} has no standard form")
     builder.rule = "standard" if form is None else "upgrade"
-    names = rule_mistakes.output_names(builder, hook(builder))
+    try:
+        returned = hook(builder)
+    except Exception as error:
+        named = _author_errors.named(info.name, builder.rule, error)
+        if named is None:
+            raise
+        raise named from error
+    names = rule_mistakes.output_names(builder, returned)
     padded = [*outputs, *[""] * (len(info.outputs) - len(outputs))]
     for output, made, wanted in zip(info.outputs, names, padded, strict=True):
         if wanted and not made:  # left out, and named all the same

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import onnx
 from onnx import numpy_helper
 
-from myops import _libraries
+from myops import _author_errors, _libraries
 from myops._op_library import IntegerOp
 from myops.onnx.graph import scopes
 from myops.onnx.precision.integer_forms import DEQUANTIZE, QUANTIZE, Form, form_of
@@ -32,7 +33,18 @@ def declared(node: onnx.NodeProto, dtype: str) -> tuple[dict[int, int] | Form, s
     rule = None if library is None else library.quantized_rule(info)
     if rule is None:
         return {}, "its op does not declare what it is on integers"
-    found = rule(node_attributes(info, node))
+    try:
+        found = rule(node_attributes(info, node))
+    except Exception as error:
+        named = _author_errors.named(info.name, "quantized", error)
+        if named is None:
+            raise
+        raise named from error
+    if not isinstance(found, (IntegerOp, Mapping)):
+        raise ValueError(
+            f"{info.name}: quantized: got {found!r}, expected a dict of outputs and their inputs, "
+            "or a myops.IntegerOp"
+        )
     if isinstance(found, IntegerOp):
         return form_of(library, info, found, dtype)
     names = dict(found)
