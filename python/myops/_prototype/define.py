@@ -13,7 +13,7 @@ import torch
 from myops import _description, _libraries, _numpy
 from myops._description import AttributeInfo, InputInfo, OpInfo, OutputInfo
 from myops._op_library import QuantizedRule
-from myops._prototype import call, checks, shape_rule
+from myops._prototype import call, checks, pickled, shape_rule
 from myops._torch import written
 
 _kept: list[torch.library.Library] = []  # torch forgets the ops of one that is gone
@@ -183,6 +183,7 @@ def prototype(
     made = library.define(name, **{kind: _late(given, kind) for kind in given})
     public: Any = written.function_of(made, function.__doc__ or info.doc, function.__module__)
     public.numpy = made.numpy  # as what library.define returns
+    pickled.keep(domain, public)
     _defined[domain, name] = _Defined(description, namespace, native, given, public)
     return public
 

@@ -108,7 +108,8 @@ class TorchOp:
         """A pickle has the name of the package and of the op."""
         if not self.package:
             raise TypeError(
-                f"{self.info.name}: pickle: got an op of no package, expected a package"
+                f"{self.info.name}: pickle: got the op of a prototype, expected what "
+                "myops.prototype returned, or an op of a package"
             )
         return _libraries.restored, (self.package, self.info.name)
 
