@@ -164,6 +164,8 @@ def with_stand_ins(file: str) -> None:
     # A layout that the kernel does not read is copied on the device.
     turned = torch.rand(2, 3, 7, 6)
     same(myops.resize(cuda(turned).mT, scales), myops.resize(turned.mT, scales))
+    last = image.to(memory_format=torch.channels_last)
+    same(myops.resize(cuda(last)[:, :, 1:, 2:], scales), myops.resize(last[:, :, 1:, 2:], scales))
 
     # torch's autograd needs a device that is there; what it calls does not.
     x, weight = torch.rand(2, 4, 6, 7), torch.rand(4, 2, 3, 3)
