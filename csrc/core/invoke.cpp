@@ -78,16 +78,17 @@ bool knew_all(const Op& op, const ShapeContext& context) {
 // as a number below 0. Where it did not, such a number comes from the -1 of an unknown length, and
 // is unknown too.
 void check_lengths(const Op& op, const Output& output, std::optional<Dims>& dims, bool knew) {
-  const auto left_unknown = [&](const char* hint) {
-    throw Error(str(op.name, ": the shape rule left output ", output.name,
-                    " unknown although every input length is known", hint));
-  };
-  if (!dims && knew) left_unknown("");
+  if (!dims && knew) {
+    fail(op.name, output.name, "no lengths from the shape rule",
+         "those of every output where all lengths of the inputs are known: call set_output for it");
+  }
   for (size_t axis = 0; dims && axis < dims->size(); ++axis) {
     Dim& dim = (*dims)[axis];
     if (dim.known() || dim.decided()) continue;
-    if (knew && dim.value == -1)
-      left_unknown("; a length of -1 that it computes counts as unknown");
+    if (knew && dim.value == -1) {
+      fail(op.name, output.name, str("an unknown length on axis ", axis, " from the shape rule"),
+           "a known one where all lengths of the inputs are; a -1 that it computes is unknown");
+    }
     if (knew) {
       fail(op.name, output.name,
            str("a length of ", dim.value, " on axis ", axis, " from the shape rule"),

@@ -21,6 +21,7 @@ from myops.ort._doctor import (
     graph,
     libraries,
     named,
+    op_mistakes,
     ops,
     process,
     values,
@@ -221,7 +222,8 @@ class Examination:
         """The runtime decides: a model that it accepts has no errors."""
         elsewhere = ("library", "named", "domain-clash", "myops", "onnxruntime")
         for finding in self.report.errors:
-            certain = finding.code == "kernel-refuses" and not ran  # loading does not detect it
+            # Loading does not detect these.
+            certain = finding.code in ("kernel-refuses", op_mistakes.CODE) and not ran
             if not certain and not finding.code.startswith(elsewhere):
                 finding.severity = WARNING
                 finding.why += " ONNX Runtime accepts it all the same."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from myops.ort._doctor import graph
+from myops.ort._doctor import graph, op_mistakes
 from myops.ort._doctor.report import ERROR, Finding
 from myops.ort._doctor.rules import MessageContext, Rules
 
@@ -89,6 +89,9 @@ def _node_failed(context: MessageContext, match: re.Match[str]) -> Finding:
     op_type, name, text = match[1], match[2], match[3].strip()
     # What stands before the text itself: a file of ONNX Runtime's sources and a signature.
     short = re.sub(r"^/\S+?:\d+ .*?\) (?=\S)", "", text)
+    blamed = op_mistakes.finding(short, context.labels(name, op_type))
+    if blamed is not None:
+        return blamed
     why = short if short.endswith((".", "!")) else short + "."
     if re.search(r"broadcast|axis == 1|dimension|shape|rank|mismatch|length", text, re.I):
         why += " The shapes that arrive there do not fit together."

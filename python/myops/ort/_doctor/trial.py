@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from myops.ort._doctor import feeds, graph, nodes, process
+from myops.ort._doctor import feeds, graph, nodes, op_mistakes, process
 from myops.ort._doctor.graph import Provided
 from myops.ort._doctor.messages import explain
 from myops.ort._doctor.report import ERROR, WARNING, DoctorReport, Finding
@@ -194,6 +194,8 @@ class SessionTrial:
 
 def _not_the_models(finding: Finding, invention: feeds.Invention) -> Finding:
     """The failure of a run with made-up inputs: it says little about the model."""
+    if finding.code == op_mistakes.CODE:  # no input justifies what the op does
+        return finding
     shapes = "; ".join(f"{name}: {note}" for name, note in invention.invented.items())
     count = len(invention.feeds)
     tried = f"{count} sets of inputs were tried" if count > 1 else "One set of inputs was tried"

@@ -9,7 +9,7 @@ import onnx
 
 from myops import _description, _libraries, _shape_rule
 from myops._names import near_misses
-from myops.ort._doctor import graph
+from myops.ort._doctor import graph, op_mistakes
 from myops.ort._doctor.graph import LocatedNode, Provided
 from myops.ort._doctor.report import ERROR, WARNING, Finding
 
@@ -178,6 +178,10 @@ def _refused(place: LocatedNode, scope: Any) -> Iterator[Finding]:
     try:
         _shape_rule.infer(site.info, site.shapes, site.dtypes, site.attributes, numbers)
     except ValueError as error:
+        blamed = op_mistakes.finding(str(error), [place.label])
+        if blamed is not None:
+            yield blamed
+            return
         yield Finding(
             "kernel-refuses", ERROR, f"The kernel refuses this node: {error}",
             "This follows from the shapes and attributes in the model.",
