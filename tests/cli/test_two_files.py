@@ -106,7 +106,7 @@ def test_compare_from_stdin() -> None:
     (["bench", "good.onnx", "--against", "ours.onnx"], "has the inputs"),
     (["bench", "good.onnx", "ours.onnx"], "(ours.onnx): a model to compare with is given as --ag"),
     (["bench", "good.onnx", "--threads", "1,x"], "--threads: got '1,x'"),
-    (["bench", "good.onnx", "--threads", "0"], "--threads: got [0]"),
+    (["bench", "good.onnx", "--threads", "0"], "--threads: got 0"),
     (["bench", "good.onnx", "--repeat", "0"], "--repeat"),
     (["bench", "good.onnx", "--seconds", "nan"], "seconds"),
     (["bench", "good.onnx", "--shape", "x:3x4"], "--shape NAME:1x3x320x320"),

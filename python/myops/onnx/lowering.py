@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from myops import _author_errors, _description, _dtypes, _libraries, _shape_rule
+from myops import _author_errors, _description, _dtypes, _given, _libraries, _shape_rule
 from myops._description import Dim, OpInfo, OutputInfo
 from myops._names import choose
 from myops.onnx import module_paths, rule_mistakes
@@ -350,11 +350,16 @@ def lower(model: files.Model, opset: int | None = None, f: files.Target = None) 
 
     Raises:
         LoweringError: A node that the opset cannot express, or a model that cannot be converted.
+        ValueError: There is no such opset.
+        TypeError: The opset is no integer.
 
     Example:
         >>> standard = myops.onnx.lower("model.onnx", f="standard.onnx")
     """
     source = model
+    if opset is not None:
+        newest = onnx.defs.onnx_opset_version()
+        opset = _given.whole("lower: opset", opset, 1, newest, "; the file to write is f=")
     model = scopes.inline_callers(storage.opened(source))
     if opset is not None and opset != scopes.onnx_opset(model):
         model = convert(model, opset)

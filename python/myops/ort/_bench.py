@@ -7,13 +7,14 @@ import gc
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
+from myops import _given
 from myops._text import for_markup, printable
 from myops.onnx.graph import files, scopes
 from myops.ort._measuring import fed, machine, opened
@@ -25,6 +26,7 @@ LOWERED = "lowered"
 PERCENTILES = (50, 90, 99)
 _LEAST = 10  # runs at least, however long they take
 _MOST = 100_000
+_MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -195,14 +197,15 @@ def bench(
 
 
 def _check(threads: Sequence[int], warmup: int, repeat: int | None, seconds: float) -> None:
-    if not threads or any(number < 1 for number in threads):
-        raise ValueError(f"bench: threads: got {list(threads)}, expected numbers from 1 on")
-    if warmup < 0:
-        raise ValueError(f"bench: warmup: got {warmup}, expected a number from 0 on")
-    if repeat is not None and not 1 <= repeat <= _MOST:
-        raise ValueError(f"bench: repeat: got {repeat}, expected 1 to {_MOST}")
-    if not 0 < seconds < float("inf"):
-        raise ValueError(f"bench: seconds: got {seconds}, expected a number above 0")
+    listed = isinstance(threads, Iterable) and not isinstance(threads, (str, bytes))
+    if not listed or getattr(threads, "ndim", 1) == 0 or not len(threads):
+        raise ValueError(f"bench: threads: got {threads!r}, expected a list of numbers from 1 on")
+    for number in threads:
+        _given.whole("bench: threads", number, 1, _MOST_THREADS)
+    _given.whole("bench: warmup", warmup, 0, _MOST)
+    if repeat is not None:
+        _given.whole("bench: repeat", repeat, 1, _MOST)
+    _given.seconds("bench: seconds", seconds)
 
 
 def _candidates(

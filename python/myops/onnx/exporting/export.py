@@ -10,6 +10,7 @@ from typing import IO, Any
 import onnx
 import torch
 
+from myops import _given
 from myops.onnx import guards
 from myops.onnx.exporting import dynamic_axes as _axes
 from myops.onnx.exporting import exporters, torch_arguments
@@ -179,10 +180,19 @@ def export(
     writing.refuse(f, external_data)
     model = _unwrapped(model)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    inputs = Inputs(model, args, dict(kwargs or {}), input_names, list(constants))
+    if input_names is not None:
+        input_names = _given.names("export: input_names", input_names)
+    if output_names is not None:
+        output_names = _given.names("export: output_names", output_names)
+    constants = _given.names("export: constants", constants)
+    opset = DEFAULT_OPSET
+    if opset_version is not None:
+        newest = onnx.defs.onnx_opset_version()
+        opset = _given.whole("export: opset_version", opset_version, 1, newest)
+    inputs = Inputs(model, args, dict(kwargs or {}), input_names, constants)
     task = ExportTask(
         model, inputs, output_names, dynamic_axes, dynamic_shapes,
-        DEFAULT_OPSET if opset_version is None else int(opset_version), target, checks, libraries,
+        opset, target, checks, libraries,
         keep_initializers_as_inputs, settings,
     )  # fmt: skip
     task.multiples = _axes.multiples(inputs, dynamic_axes)

@@ -59,6 +59,10 @@ def write(model: onnx.ModelProto, f: Any, external_data: bool) -> None:
     elif f is not None:
         if large:
             raise ValueError("export: f: got a file object, expected a path: over 2 GB do not fit")
+        if not callable(getattr(f, "write", None)):
+            raise TypeError(
+                f"f: got {f!r}, expected a path, an object open for writing bytes, or None"
+            )
         f.write(model.SerializeToString())
 
 
