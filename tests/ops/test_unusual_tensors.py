@@ -147,7 +147,7 @@ UNKNOWN: dict[str, Callable[[Tensor], Tensor]] = {
 def test_unsupported_tensors_are_refused(name: str, make: Any) -> None:
     errors = (RuntimeError, NotImplementedError, TypeError)
     # In the layer, torch's own convolution is the first to refuse.
-    text = "" if name == "layer" else r"(my_add|resize|deform_conv2d): \w+: got "
+    text = "" if name == "layer" else r"(my_add|resize|interpolate|deform_conv2d): \w+: got "
     with torch.no_grad(), pytest.raises(errors, match=text):
         FUNCTIONS[name](make(X))
 

@@ -50,16 +50,23 @@ def is_channels_last(tensor: torch.Tensor, label: str) -> bool:
         RuntimeError: A length that only the data decides also decides this.
     """
     rank = tensor.dim()
-    if rank not in CHANNELS_LAST or any(guard_or_false(length == 0) for length in tensor.shape):
+    if rank not in CHANNELS_LAST or is_dense(tensor, row_major(rank)):
+        return False
+    if any(guard_or_false(length == 0) for length in tensor.shape):
         return False
     axes = [axis for axis in channels_last(rank) if not guard_or_false(tensor.shape[axis] == 1)]
     if 1 not in axes or not any(axis > 1 for axis in axes):
         return False
-    strides = [0, *(tensor.stride(axis) for axis in axes)]
+    strides = [tensor.stride(axis) for axis in axes]
     pairs = list(pairwise(strides))
-    if any(guard_or_false(one >= other) for one, other in pairs):
+    if guard_or_false(strides[0] <= 0) or any(guard_or_false(one >= other) for one, other in pairs):
         return False
-    if all(guard_or_false(one < other) for one, other in pairs):
+    # Of a length that only the data decides, 3 < 3 * u is not known, but 3 * u <= 3 * u is.
+    lengths = [tensor.shape[axis] for axis in axes]
+    if all(
+        guard_or_false(one < other) or guard_or_false(one * length <= other)
+        for (one, other), length in zip(pairs, lengths, strict=False)
+    ):
         return True
     raise RuntimeError(
         f"{label}: got a tensor of shape {list(tensor.shape)} and strides {list(tensor.stride())}: "
