@@ -20,7 +20,7 @@ def whole(where: str, value: Any, least: int, most: int, hint: str = "") -> int:
     if number is None or isinstance(value, bool):
         _refuse(TypeError, where, value, bounds + hint)
     if not least <= number <= most:
-        _refuse(ValueError, where, value, bounds + hint)
+        _refuse(ValueError, where, value, bounds)
     return int(number)
 
 

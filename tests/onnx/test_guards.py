@@ -220,7 +220,7 @@ def test_inputs_of_every_kind_are_accepted(exporter: str) -> None:
     )  # fmt: skip
     model = export(Everything(), args, exporter=exporter)
     names = [item.name for item in model.graph.input]
-    assert names[:5] == ["index", "mask", "pair_0", "pair_1", "named_0"]
+    assert names[:5] == ["index", "mask", "pair_0", "pair_1", "named_scale"]
 
 
 def test_random_results_are_a_warning() -> None:

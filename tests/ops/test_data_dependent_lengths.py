@@ -90,13 +90,30 @@ def test_compiles_with_the_bits_of_eager(name: str, channels_last: bool, gradien
 
 
 def test_a_layout_that_depends_on_data_is_refused() -> None:
-    """The result is channels_last only if the part is the whole tensor."""
+    """The result is channels_last where channels are closer to each other than columns."""
+
+    def program(x: Tensor, n: Tensor) -> Tensor:
+        step = n.item()
+        torch._check(step < 9)
+        return myops.interpolate(x.as_strided((1, 3, 4, 4), (64, step, 16, 4)), size=(5, 9))
+
+    compiled = torch.compile(program, fullgraph=True, backend="aot_eager")
+    text = r"resize: X: .*expected \.contiguous\(\) before"
+    with pytest.raises(RuntimeError, match=text):
+        compiled(torch.rand(200), torch.tensor(1))
+
+
+def test_a_part_of_channels_last_compiles() -> None:
     x = arguments()[0].to(memory_format=torch.channels_last)
-    program = torch.compile(
-        lambda x, n: myops.interpolate(rows(x, n), size=(5, 9)), fullgraph=True, backend="aot_eager"
-    )
-    with pytest.raises(RuntimeError, match=r"resize: X: .*expected \.contiguous\(\) before"):
-        program(x, torch.tensor(7))
+
+    def program(x: Tensor, n: Tensor) -> Tensor:
+        return myops.interpolate(rows(x, n), size=(5, 9))
+
+    compiled = torch.compile(program, fullgraph=True, backend="aot_eager")
+    for count in (7, 12):
+        result, expected = compiled(x, torch.tensor(count)), program(x, torch.tensor(count))
+        assert torch.equal(result, expected)
+        assert result.stride() == expected.stride()
 
 
 def test_a_copy_of_such_a_part_compiles() -> None:
