@@ -122,7 +122,8 @@ void test_resize() {
   }
 }
 
-// What has more tables, scratch memory or results than a call may take.
+// What has more tables, scratch memory or results than a call may take; and a single row that needs
+// no table of the whole axis.
 void test_what_is_refused() {
   const Op &resize = *find_op("resize"), &backward = *find_op("resize_backward");
   const int64_t length = 6000000000;
@@ -142,20 +143,19 @@ void test_what_is_refused() {
           attributes(op, {{"mode", std::string("linear")}, {"antialias", antialias}});
       invoke(op, inputs, given, runtime);
     });
-    expect(refusal.find(text) == 0, str("got \"", refusal, "\", expected ", text));
+    const bool expected = text.empty() ? refusal.empty() : refusal.find(text) == 0;
+    expect(expected, str("got \"", refusal, "\", expected \"", text, "\""));
   };
   const Tensor none, few = list(DType::Float32, 16);
   refuses(resize, list(DType::UInt8, length), none, 16, true,
           "resize: inputs: got tables for an axis from length 6000000000 to 16 (");
-  refuses(resize, list(DType::UInt8, 16), none, length, false,
-          "resize: inputs: got tables for an axis from length 16 to 6000000000 (");
+  refuses(resize, list(DType::UInt8, 16), none, length, false, "");
   refuses(resize, few, none, int64_t{1} << 35, false,
           "resize: Y: got float32 of shape [34359738368] (137438953472 bytes), expected at most");
   refuses(backward, list(DType::Float32, length), few, length, false,
           "resize_backward: inputs: got tables for an axis from length 16 to 6000000000 (");
   const Tensor longer(nullptr, DType::Float32, {3 * length});  // only its shape is read
-  refuses(backward, few, longer, 16, false,
-          "resize_backward: inputs: got tables for an axis from length 16 to 18000000000 (");
+  refuses(backward, few, longer, 16, false, "");
   // A ring of rows whose bytes are a multiple of 2^64.
   expect(bytes_of<float>(int64_t{1} << 32, int64_t{1} << 30) == SIZE_MAX, "2^64 bytes");
   expect(bytes_of<float>(int64_t{1} << 31, int64_t{1} << 30) == size_t{1} << 63, "2^63 bytes");

@@ -3,6 +3,7 @@
 // no locks are needed and the order is fixed.
 #pragma once
 
+#include "../kernels/long_rows.h"
 #include "../kernels/nearest.h"
 #include "../kernels/resample.h"
 #include "../plan/call_tables.h"
@@ -29,12 +30,15 @@ void paint_outside(const Plan<Wide>& plan, size_t depth, int64_t begin, int64_t 
   }
 }
 
-// A plan with at least one level.
+// A plan with at least one level, or a long axis.
 template <bool kBackward, class T, class Wide>
 void run_plan(const KernelContext& context, const Tables<Wide>& tables, const Source<T>& source,
               T* target) {
   const Plan<Wide>& plan = tables.plan;
   const Settings& settings = tables.settings;
+  if (tables.long_axis) {
+    return run_long_rows<kBackward>(context, *tables.long_axis, source.memory, target);
+  }
   if constexpr (kBackward) {
     const auto scatter = [&](const Plan<Wide>& places, const Source<T>& elements) {
       if (context.reports()) report(context, places, [](size_t) { return "nearest_scatter"; });
@@ -94,7 +98,7 @@ void run_strided(const KernelContext& context, const Tables<Wide>& tables, T* ta
   context.report("strided_copy", "X",
                  str(source.elements(), " of ", input.elements(), " elements are copied ",
                      in_pieces ? "by the pieces that read them" : "side by side"));
-  if (plan.levels.empty()) return copy_all(context, source, target);
+  if (plan.levels.empty() && !tables.long_axis) return copy_all(context, source, target);
   if (in_pieces) return run_plan<false>(context, tables, {nullptr, &source}, target);
   const ScratchArray<T> copy = context.scratch_array<T>(source.elements());
   copy_all(context, source, copy.data());
@@ -116,7 +120,7 @@ void run(const KernelContext& context) {
     }
     in_memory_order<T>(context, tables->swapped, context.input(0), output,
                        [&](const T* source, T* target) {
-                         if (tables->plan.levels.empty()) {
+                         if (tables->plan.levels.empty() && !tables->long_axis) {
                            return copy_all(context, output.elements(), source, target);
                          }
                          run_plan<kBackward>(context, *tables, {source}, target);

@@ -195,10 +195,63 @@ class LastAxis {
       }
       return;
     }
+    if (stride_ == 1 && taps_.widest <= 4) return few_taps(begin, end, source, target);
     scalar(begin, end, [&](int64_t i) { return static_cast<Wide>(source[i]); }, target);
   }
 
  private:
+  // Outputs of one channel that have at most four taps.
+  template <class From, class Out>
+  void few_taps(int64_t begin, int64_t end, const From* source, Out* target) const {
+    const auto run = [&](auto most, auto all) { few<most, all>(begin, end, source, target); };
+    using Yes = std::true_type;
+    using No = std::false_type;
+    if (taps_.width == 2) return run(Count<2>(), Yes());
+    if (taps_.width == 4) return run(Count<4>(), Yes());
+    switch (taps_.widest) {
+      case 0:
+      case 1:
+        return run(Count<1>(), No());
+      case 2:
+        return run(Count<2>(), No());
+      case 3:
+        return run(Count<3>(), No());
+      default:
+        return run(Count<4>(), No());
+    }
+  }
+  template <int kTaps>
+  using Count = std::integral_constant<int, kTaps>;
+
+  // At most kTaps each, padded as in lane_table.h if their number varies: a wrongly predicted
+  // branch would take longer than the sum.
+  template <int kTaps, bool kAll, class From, class Out>
+  MYOPS_NOINLINE void few(int64_t begin, int64_t end, const From* source,
+                          Out* __restrict target) const {
+    const int64_t *first = taps_.first.data(), *index = taps_.index.data();
+    const Wide* weights = taps_.weight.data();
+    const int64_t last = first[taps_.output] - 1;
+    const auto sum = [=](int64_t o) MYOPS_INLINED {
+      const int64_t start = kAll ? o * kTaps : first[o];
+      const int64_t count = kAll ? kTaps : first[o + 1] - start;
+      Wide total{};
+      for (int k = 0; k < kTaps; ++k) {
+        const int64_t tap = kAll ? start + k : std::min(start + k, last);
+        const Wide x = static_cast<Wide>(source[index[tap]]), w = weights[tap];
+        const bool there = kAll || k < count;
+        const Wide value = there ? x : Wide(0);
+        const Wide weight = there ? w : k == 0 ? Wide(0) : -Wide(0);
+        total = k == 0 ? weight * value : fma(weight, value, total);
+      }
+      return to_element<Out>(total);
+    };
+    if (last < 0 || taps_.is_sparse()) {
+      std::memset(static_cast<void*>(target), 0, bytes_of<Out>(end - begin));
+      return taps_.each_filled(begin, end, [&](int64_t o) { target[o - begin] = sum(o); });
+    }
+    for (int64_t o = begin; o < end; ++o) target[o - begin] = sum(o);
+  }
+
   const LastAxisTables<Wide>& tables_;
   const TapTable<Wide>& taps_;
   const int64_t stride_;

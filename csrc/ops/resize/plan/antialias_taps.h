@@ -13,12 +13,13 @@ class AntialiasTaps {
   AntialiasTaps(const Settings& settings, const Axis& axis)
       : settings_(settings), axis_(axis), map_(settings, axis), last_(axis.input - 1) {}
 
-  TapTable<Real> make(int64_t most) {
-    taps_.first.reserve(static_cast<size_t>(axis_.output) + 1);
+  // Of the outputs [from, to).
+  TapTable<Real> make(int64_t most, int64_t from, int64_t to) {
+    taps_.first.reserve(static_cast<size_t>(to - from) + 1);
     taps_.first.push_back(0);
-    taps_.index.reserve(static_cast<size_t>(axis_.output * most));
-    taps_.weight.reserve(static_cast<size_t>(axis_.output * most));
-    for (int64_t index = 0; index < axis_.output; ++index) {
+    taps_.index.reserve(static_cast<size_t>((to - from) * most));
+    taps_.weight.reserve(static_cast<size_t>((to - from) * most));
+    for (int64_t index = from; index < to; ++index) {
       if (map_.is_inside(map_(index))) add_output(index);
       taps_.first.push_back(static_cast<int64_t>(taps_.index.size()));
     }

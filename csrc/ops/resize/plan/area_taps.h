@@ -39,6 +39,8 @@ class AreaWindows {
 template <class Weight>
 TapTable<Weight> area_taps(const Axis& axis) {
   TapTable<Weight> taps;
+  taps.input = axis.input;
+  taps.output = axis.output;
   AreaWindows window(axis);
   const auto most = static_cast<size_t>(axis.output * window.widest());
   taps.first.reserve(static_cast<size_t>(axis.output) + 1);

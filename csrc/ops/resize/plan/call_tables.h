@@ -9,6 +9,7 @@
 #include "../kernels/nearest_scatter.h"
 #include "../kernels/whole_plan.h"
 #include "layout.h"
+#include "long_axis.h"
 #include "plan.h"
 #include "sparse_plan.h"
 #include "table_cache.h"
@@ -21,6 +22,7 @@ struct Tables {
   SourceLayout layout = SourceLayout::RowMajor;
   std::vector<KeptIndices> kept;  // of each axis of a strided source, see strided_source.h
   bool swapped = false;           // see must_swap()
+  std::optional<LongAxis<Wide>> long_axis;  // in place of all that follows
   Plan<Wide> plan;
   std::optional<Plan<Wide>> places;         // of its result, see sparse_plan.h
   bool scatters = false;                    // a gradient of nearest, see nearest_scatter.h
@@ -36,8 +38,9 @@ struct Tables {
   }
 };
 
-// Whether a row is so long that the table of "gather" or "nearest_gather" is too large to be
-// cached, and so few are made at once that computing them without it takes less time. (Measured.)
+// Whether a row is so long that the table of "gather", "nearest_gather" or "lanes" is too large to
+// be cached, and so few are made at once that computing them without it takes less time.
+// (Measured.)
 template <class Wide>
 bool outweighs_rows(const Plan<Wide>& plan, int64_t few_rows) {
   constexpr int64_t kLong = 1 << 15;
@@ -103,7 +106,7 @@ void add_sum_tables(TableBudget& table_budget, Tables<Wide>& tables) {
   if (!tables.last.pixels && !tables.last.gather && !tables.plan.has_one_row() &&
       Last::within_rows(channels) && LaneTable<Wide>::supports(taps, channels) &&
       !Last::reads_runs(taps, channels, !reads_wide<T>(tables.plan)) &&
-      kernel_enabled("resize.lanes")) {
+      !outweighs_rows(tables.plan, LongAxis<Wide>::kFewRows) && kernel_enabled("resize.lanes")) {
     table_budget.take_tables(taps.input, taps.output, LaneTable<Wide>::bytes(taps));
     tables.last.lanes.emplace(taps, channels);
   }
@@ -127,9 +130,19 @@ auto make_tables(const KernelContext& context, const Request& request, SourceLay
   const bool channels_last = is_channels_last(layout), strided = is_strided(layout);
   if (strided) tables->kept.resize(geometry.axes.size());
   tables->swapped = must_swap(settings, geometry.axes, channels_last);
-  const Plan<Wide>& plan = tables->plan =
-      make_plan<Wide>(table_budget, settings, geometry.axes, channels_last && !tables->swapped,
-                      kBackward, strided ? &tables->kept : nullptr);
+  const bool pixels = channels_last && !tables->swapped;
+  tables->long_axis = LongAxis<Wide>::of(settings, geometry.axes,
+                                         memory_order(geometry.axes.size(), pixels), kBackward);
+  if (tables->long_axis) {
+    constexpr int64_t kThreads = 64;  // that make tables at the same time, as a bound
+    const LongAxis<Wide>& axis = *tables->long_axis;
+    table_budget.take_tables(axis.input(), axis.output(),
+                             std::min(axis.parts(), kThreads) * axis.bytes());
+    tables->sizes = table_budget.sizes();
+    return tables;
+  }
+  const Plan<Wide>& plan = tables->plan = make_plan<Wide>(
+      table_budget, settings, geometry.axes, pixels, kBackward, strided ? &tables->kept : nullptr);
   if (!plan.levels.empty()) {
     const bool nearest = settings.mode == Mode::Nearest;
     if (nearest && !kBackward) {

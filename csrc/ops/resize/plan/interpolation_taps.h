@@ -15,16 +15,33 @@ class InterpolationTaps {
   InterpolationTaps(const Settings& settings, const Axis& axis)
       : settings_(settings), axis_(axis), map_(settings, axis), last_(axis.input - 1) {}
 
-  TapTable<Real> make(int64_t width) {
-    TapTable<Real> taps;
-    taps.first.resize(static_cast<size_t>(axis_.output) + 1);
-    taps.index.resize(static_cast<size_t>(axis_.output * width));
-    taps.weight.resize(static_cast<size_t>(axis_.output * width));
+  // Of each of `count` outputs from `begin` on, the element that "nearest" reads, or the left one
+  // of "linear" and the weight of the right one.
+  void places(int64_t begin, int64_t count, int32_t* left, Real* right) const {
     Real x[kBlock];
-    for (int64_t begin = 0; begin < axis_.output; begin += kBlock) {
-      const int64_t count = std::min(kBlock, axis_.output - begin);
-      int64_t* index = taps.index.data() + begin * width;
-      Real* weight = taps.weight.data() + begin * width;
+    for (int64_t at = 0; at < count; at += kBlock) {
+      const int64_t some = std::min(kBlock, count - at);
+      map_.fill(begin + at, some, x);
+      if (settings_.mode == Mode::Linear) {
+        left_and_right(some, x, left + at, right + at);
+      } else {
+        nearest(begin + at, some, x, left + at);
+      }
+    }
+  }
+
+  // Of the outputs [from, to).
+  TapTable<Real> make(int64_t width, int64_t from, int64_t to) {
+    TapTable<Real> taps;
+    const int64_t outputs = to - from;
+    taps.first.resize(static_cast<size_t>(outputs) + 1);
+    taps.index.resize(static_cast<size_t>(outputs * width));
+    taps.weight.resize(static_cast<size_t>(outputs * width));
+    Real x[kBlock];
+    for (int64_t begin = from; begin < to; begin += kBlock) {
+      const int64_t count = std::min(kBlock, to - begin);
+      int64_t* index = taps.index.data() + (begin - from) * width;
+      Real* weight = taps.weight.data() + (begin - from) * width;
       map_.fill(begin, count, x);
       if (settings_.coordinates == Coordinates::TfCropAndResize) move_inside(count, x);
       if (settings_.mode == Mode::Nearest) {
@@ -36,8 +53,8 @@ class InterpolationTaps {
         cubic(count, x, index, weight);
       }
     }
-    for (int64_t o = 0; o <= axis_.output; ++o) taps.first[o] = o * width;
-    if (settings_.coordinates == Coordinates::TfCropAndResize) drop_outside(width, taps);
+    for (int64_t o = 0; o <= outputs; ++o) taps.first[o] = o * width;
+    if (settings_.coordinates == Coordinates::TfCropAndResize) drop_outside(width, from, to, taps);
     return taps;
   }
 
@@ -49,28 +66,31 @@ class InterpolationTaps {
     for (int64_t i = 0; i < count; ++i) x[i] = map_.is_inside(x[i]) ? x[i] : Real(0);
   }
 
-  void drop_outside(int64_t width, TapTable<Real>& taps) const {
+  void drop_outside(int64_t width, int64_t from, int64_t to, TapTable<Real>& taps) const {
     int64_t count = 0;
-    for (int64_t o = 0; o < axis_.output; ++o) {
+    for (int64_t o = 0; o < to - from; ++o) {
       taps.first[o] = count;
-      if (!map_.is_inside(map_(o))) continue;
+      if (!map_.is_inside(map_(from + o))) continue;
       for (int64_t k = o * width; k < (o + 1) * width; ++k, ++count) {
         taps.index[count] = taps.index[k];
         taps.weight[count] = taps.weight[k];
       }
     }
-    taps.first[axis_.output] = count;
+    taps.first[to - from] = count;
     taps.index.resize(static_cast<size_t>(count));
     taps.weight.resize(static_cast<size_t>(count));
   }
 
-  template <class Place>
-  void nearest_by(int64_t count, int64_t* index, const Place& place) const {
+  template <class Index, class Place>
+  void nearest_by(int64_t count, Index* index, const Place& place) const {
     const int64_t last = last_;
-    for (int64_t i = 0; i < count; ++i) index[i] = std::clamp<int64_t>(place(i), 0, last);
+    for (int64_t i = 0; i < count; ++i) {
+      index[i] = static_cast<Index>(std::clamp<int64_t>(place(i), 0, last));
+    }
   }
 
-  void nearest(int64_t begin, int64_t count, const Real* x, int64_t* index) const {
+  template <class Index>
+  void nearest(int64_t begin, int64_t count, const Real* x, Index* index) const {
     const bool legacy =
         settings_.coordinates == Coordinates::Asymmetric && settings_.rounding == Rounding::Floor;
     const bool exact = settings_.coordinates == Coordinates::HalfPixel &&
@@ -102,9 +122,9 @@ class InterpolationTaps {
   // Torch's index, for torch's two rounding rules. Torch has a second kernel for images of at most
   // 128 rows and columns together, which computes the scales 1 and 2 exactly and otherwise uses
   // float32 steps. Both kernels round to float32 before they round down.
-  void torch_nearest(bool exact, int64_t begin, int64_t count, const Real* x,
-                     int64_t* index) const {
-    const auto floor_of = [](double position) {
+  template <class Index>
+  void torch_nearest(bool exact, int64_t begin, int64_t count, const Real* x, Index* index) const {
+    const auto floor_of = [](auto position) {
       return static_cast<int64_t>(std::floor(static_cast<float>(position)));
     };
     if (!axis_.small_picture) {
@@ -127,18 +147,28 @@ class InterpolationTaps {
 
   // Past the last element both taps are that element, with weights of one half: their sum is exact,
   // also for infinity. Weights 1 and 0 would turn infinity into NaN.
-  void linear(int64_t count, const Real* x, int64_t* index, Real* weight) const {
-    const int64_t last = last_;
-    const Real end = static_cast<Real>(last);
+  template <class Index>
+  void left_and_right(int64_t count, const Real* x, Index* left, Real* right) const {
+    const auto last = static_cast<Index>(last_);
+    const Real end = static_cast<Real>(last_);
     for (int64_t i = 0; i < count; ++i) {
       const Real inside = std::clamp(x[i], Real(0), end);
-      const int64_t left = std::min(static_cast<int64_t>(inside), last);
-      const Real rest = std::min(inside - static_cast<Real>(left), Real(1));
-      const Real right_weight = left == last ? Real(0.5) : rest;
-      index[2 * i] = left;
-      index[2 * i + 1] = std::min(left + 1, last);
-      weight[2 * i] = 1 - right_weight;
-      weight[2 * i + 1] = right_weight;
+      left[i] = std::min(static_cast<Index>(inside), last);
+      const Real rest = std::min(inside - static_cast<Real>(left[i]), Real(1));
+      right[i] = left[i] == last ? Real(0.5) : rest;
+    }
+  }
+
+  void linear(int64_t count, const Real* x, int64_t* index, Real* weight) const {
+    const int64_t last = last_;
+    int64_t left[kBlock];
+    Real right[kBlock];
+    left_and_right(count, x, left, right);
+    for (int64_t i = 0; i < count; ++i) {
+      index[2 * i] = left[i];
+      index[2 * i + 1] = std::min(left[i] + 1, last);
+      weight[2 * i] = 1 - right[i];
+      weight[2 * i + 1] = right[i];
     }
   }
 

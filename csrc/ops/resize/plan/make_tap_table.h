@@ -52,17 +52,25 @@ inline int64_t most_taps(const Settings& settings, const Axis& axis) {
   return static_cast<int64_t>(std::min(window + rounded, static_cast<double>(axis.input)));
 }
 
+// Of the outputs [begin, end), not with mode "area".
+template <class Weight>
+TapTable<Weight> make_part_of_table(const Settings& settings, const Axis& axis, int64_t begin,
+                                    int64_t end) {
+  const int64_t most = most_taps(settings, axis);
+  TapTable<Weight> taps = settings.antialias
+                              ? AntialiasTaps<Weight>(settings, axis).make(most, begin, end)
+                              : InterpolationTaps<Weight>(settings, axis).make(most, begin, end);
+  taps.input = axis.input;
+  taps.output = end - begin;
+  return taps;
+}
+
 // An output without taps lies outside the input and gets the extrapolation value.
 template <class Weight>
 TapTable<Weight> make_tap_table(const Settings& settings, const Axis& axis) {
-  const int64_t most = most_taps(settings, axis);
-  const bool area = settings.mode == Mode::Area;
-  TapTable<Weight> taps = area ? area_taps<Weight>(axis)
-                          : settings.antialias
-                              ? AntialiasTaps<Weight>(settings, axis).make(most)
-                              : InterpolationTaps<Weight>(settings, axis).make(most);
-  taps.input = axis.input;
-  taps.output = axis.output;
+  TapTable<Weight> taps = settings.mode == Mode::Area
+                              ? area_taps<Weight>(axis)
+                              : make_part_of_table<Weight>(settings, axis, 0, axis.output);
   measure(taps);
   return taps;
 }
@@ -70,9 +78,9 @@ TapTable<Weight> make_tap_table(const Settings& settings, const Axis& axis) {
 // The transposed linear map: the gradient of the input from that of the output. An element without
 // taps does not influence any output.
 //
-// A counting sort by input index; within one input, outputs stay in order. If there are many taps,
-// those of an output that reads an input more than once, at an edge, are merged: consecutive taps
-// are summed faster.
+// A counting sort by input index; within one input, outputs stay in order. At an edge, where
+// outputs read the same input more than once, their taps are merged if the input has more than
+// four: consecutive taps are summed faster.
 template <class Weight>
 TapTable<Weight> transposed_map(const TapTable<Weight>& taps) {
   TapTable<Weight> transposed;
@@ -83,18 +91,18 @@ TapTable<Weight> transposed_map(const TapTable<Weight>& taps) {
   // until all are there and i + 1 begins there.
   const auto length = static_cast<size_t>(taps.input);
   first.assign(length + 2, 0);
-  int64_t most = 0;
-  for (const int64_t index : taps.index) most = std::max(most, ++first[index + 2]);
-  const bool many = most > 4;
+  for (const int64_t index : taps.index) ++first[index + 2];
+  const bool many[] = {length > 0 && first[2] > 4, first.back() > 4};  // of the two edges
   const auto is_new = [&](int64_t o, int64_t k) {
-    return !many || k == taps.first[o] || taps.index[k] != taps.index[k - 1];
+    return k == taps.first[o] || taps.index[k] != taps.index[k - 1] || !many[taps.index[k] > 0];
   };
   const auto each_tap = [&](const auto& visit) {  // visit(output, tap)
     for (int64_t o = 0; o < taps.output; ++o) {
       for (int64_t k = taps.first[o]; k < taps.first[o + 1]; ++k) visit(o, k);
     }
   };
-  if (many) each_tap([&](int64_t o, int64_t k) { first[taps.index[k] + 2] -= !is_new(o, k); });
+  const bool merges = many[0] || many[1];
+  if (merges) each_tap([&](int64_t o, int64_t k) { first[taps.index[k] + 2] -= !is_new(o, k); });
   // (Without a branch, which would often be predicted wrongly.)
   std::vector<int64_t>& filled = transposed.filled;
   filled.resize(std::min(length, taps.index.size()) + 1);
@@ -109,7 +117,7 @@ TapTable<Weight> transposed_map(const TapTable<Weight>& taps) {
   transposed.weight.resize(transposed.index.size());
   each_tap([&](int64_t o, int64_t k) {
     int64_t& next = first[taps.index[k] + 1];
-    if (is_new(o, k)) {
+    if (!merges || is_new(o, k)) {
       transposed.index[next] = o;
       transposed.weight[next++] = taps.weight[k];
     } else {

@@ -11,8 +11,6 @@
 namespace myops::resize {
 namespace {
 
-constexpr int64_t kMostBytes = 2 << 20;
-
 class TableCache {
  public:
   TableCache() = default;
@@ -36,7 +34,7 @@ class TableCache {
     std::array<std::shared_ptr<const void>, kEntries> dropped;  // freed after the lock is released
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || closed_ || entry_of(key) != nullptr) return;
-    for (size_t i = 0; i == 0 || bytes_ + bytes > kMostBytes; ++i) {
+    for (size_t i = 0; i == 0 || bytes_ + bytes > kMostCachedBytes; ++i) {
       Entry& oldest = entries_[(next_ + i) % kEntries];
       dropped[i] = std::move(oldest.tables);
       bytes_ -= oldest.bytes;
@@ -106,7 +104,7 @@ Key key_of(const Request& request, SourceLayout layout, const void* maker) {
 std::shared_ptr<const void> find_tables(const Key& key) { return cache.find(key); }
 
 void store_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes) {
-  if (bytes <= kMostBytes) cache.add(key, std::move(tables), bytes);
+  if (bytes <= kMostCachedBytes) cache.add(key, std::move(tables), bytes);
 }
 
 }  // namespace myops::resize

@@ -35,7 +35,8 @@ Key key_of(const Request& request, SourceLayout layout, const void* maker);
 // The tables of an earlier call with this key, or null. Never blocks.
 std::shared_ptr<const void> find_tables(const Key& key);
 
-// `bytes`: an upper bound of their size. Tables that are too large are not cached.
+// `bytes`: an upper bound of their size. Tables of more bytes than this are not cached.
+inline constexpr int64_t kMostCachedBytes = 2 << 20;
 void store_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes);
 
 }  // namespace myops::resize
