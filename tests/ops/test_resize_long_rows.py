@@ -7,7 +7,7 @@ import torch
 
 import myops
 
-MANY = 12  # rows, with which "long_rows" does not run
+MANY = 40  # rows, with which "long_rows" does not run
 MODES = {
     "nearest": {},
     "nearest-exact": {},

@@ -51,18 +51,18 @@ MYOPS_NOINLINE void nearest_row(int64_t count, const int32_t* __restrict left,
 template <bool kLinear, class T, class Wide>
 class GradientPart {
  public:
-  GradientPart(const PartTaps<Wide>& taps, int64_t begin, int64_t count, bool shrinks)
-      : taps_(taps), begin_(begin), count_(count), shrinks_(shrinks) {
+  GradientPart(const PartTaps<Wide>& taps, int64_t begin, int64_t count, bool few)
+      : taps_(taps), begin_(begin), count_(count), few_(few) {
     const std::vector<int32_t>& left = taps.left;
     low_ = 0, high_ = static_cast<int64_t>(left.size());
     while (low_ < high_ && left[low_] < begin - kLinear) ++low_;
     while (low_ < high_ && left[high_ - 1] >= begin + count) --high_;
-    if (!kLinear) shrinks_ &= std::adjacent_find(left.begin(), left.end()) == left.end();
-    shrinks_ ? sums_.resize(count + 2) : find_starts();
+    if (!kLinear) ascends_ = std::adjacent_find(left.begin(), left.end()) == left.end();
+    few_ ? sums_.resize(count + 2) : find_starts();
   }
 
   void row(const T* source, T* target) {
-    if (shrinks_) return scatter(source, target);
+    if (few_) return scatter(source, target);
     switch (widest_) {
       case 0:
       case 1:
@@ -80,13 +80,12 @@ class GradientPart {
   }
 
  private:
-  // Where hardly two outputs read the same two elements: outputs in order, with the sums of both
-  // elements in registers. A sum begins with -0, which changes nothing that is added. (With
-  // "nearest", no two read the same.)
+  // Where at most four outputs read an element: outputs in order, with the sums of their elements in
+  // registers. A sum begins with -0, which changes nothing that is added.
   MYOPS_NOINLINE void scatter(const T* __restrict source, T* __restrict target) {
     const int32_t* left = taps_.left.data();
     const Wide* right = taps_.right.data();
-    if constexpr (!kLinear) {
+    if (ascends_) {
       std::fill_n(target, count_, T());
       for (int64_t o = low_; o < high_; ++o) target[left[o] - begin_] = source[o];
       return;
@@ -97,10 +96,14 @@ class GradientPart {
     for (int64_t o = low_, previous = -2; o < high_; ++o) {
       const int64_t place = left[o] - begin_, step = place - previous;
       const Wide x = static_cast<Wide>(source[o]);
-      a = fma(1 - right[o], x, step == 0 ? a : step == 1 ? b : -Wide(0));
-      b = fma(right[o], x, step == 0 ? b : -Wide(0));
+      if constexpr (kLinear) {
+        a = fma(1 - right[o], x, step == 0 ? a : step == 1 ? b : -Wide(0));
+        b = fma(right[o], x, step == 0 ? b : -Wide(0));
+        sums[place + 1] = b;
+      } else {
+        a = step == 0 ? a + x : x;
+      }
       sums[place] = a;
-      sums[place + 1] = b;
       previous = place;
     }
     for (int64_t i = 0; i < count_; ++i) target[i] = to_element<T>(sums[i]);
@@ -168,7 +171,8 @@ class GradientPart {
 
   const PartTaps<Wide>& taps_;
   const int64_t begin_, count_;
-  bool shrinks_;
+  bool few_;
+  bool ascends_ = false;  // no two outputs read the same element
   int64_t low_, high_;
   std::vector<Wide> sums_;  // of the elements from -1 on
   std::vector<int32_t> starts_;
@@ -183,10 +187,7 @@ class LongRows {
 
   void run(int64_t number) {
     const Mode mode = axis_.settings().mode;
-    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-    const bool two_numbers =
-        (mode == Mode::Nearest || mode == Mode::Linear) && !axis_.settings().antialias;
-    const bool plain = two_numbers && axis_.volume() == 1 && axis_.axis().input < kMost;
+    const bool plain = axis_.is_plain();
     if constexpr (kBackward) {
       const bool edge = number == 0 || number + 1 == axis_.parts();
       if (!plain || edge) return with_tables(number);
@@ -216,8 +217,6 @@ class LongRows {
 
   template <bool kLinear>
   void gradient(int64_t number) {
-    // From there on, neighbouring coordinates may be equal because they are rounded.
-    constexpr int64_t kExact = 1 << 22;
     const Axis& axis = axis_.axis();
     const int64_t begin = axis_.begin(number), count = axis_.end(number) - begin;
     const auto [from, to] = axis_.readers(number);
@@ -225,9 +224,17 @@ class LongRows {
     if (taps_.left.empty() || taps_.left.front() <= 0 || taps_.left.back() >= axis.input - 2) {
       return with_tables(number);
     }
-    GradientPart<kLinear, T, Wide> part(taps_, begin, count,
-                                        axis.output <= axis.input && axis.input <= kExact);
+    GradientPart<kLinear, T, Wide> part(taps_, begin, count, has_few_readers<kLinear>());
     each_row(from, begin, [&](const T* source, T* target) { part.row(source, target); });
+  }
+
+  // Whether an element is read by at most four outputs: coordinates are rounded to a quarter.
+  template <bool kLinear>
+  bool has_few_readers() const {
+    constexpr double kMost = kLinear ? 1.4 : 2.5;
+    const Axis& axis = axis_.axis();
+    return axis.input <= 1 << 22 &&
+           static_cast<double>(axis.output) <= kMost * static_cast<double>(axis.input);
   }
 
   void with_tables(int64_t number) {

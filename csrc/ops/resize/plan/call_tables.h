@@ -42,10 +42,10 @@ struct Tables {
 // be cached, and so few are made at once that computing them without it takes less time.
 // (Measured.)
 template <class Wide>
-bool outweighs_rows(const Plan<Wide>& plan, int64_t few_rows) {
-  constexpr int64_t kLong = 1 << 15;
-  return plan.levels.size() == 1 && plan.rows() <= few_rows &&
-         plan.levels.back().taps.output >= kLong;
+bool outweighs_rows(const Plan<Wide>& plan) {
+  constexpr int64_t kLong = 1 << 15, kFewRows = 8;
+  return plan.levels.size() == 1 && plan.rows() <= kFewRows &&
+         std::max(plan.levels.back().taps.input, plan.levels.back().taps.output) >= kLong;
 }
 
 // Whether the last level reads rows in the type of the arithmetic, as it does where others are
@@ -78,7 +78,7 @@ void add_copy_tables(TableBudget& table_budget, Tables<Wide>& tables) {
   const TapTable<Wide>& taps = last.taps;
   if (std::is_same_v<T, Wide> && kPermutes<Wide> && !taps.has_empty &&
       GatherTable<Wide>::supports(taps, last.in_volume) && last.in_volume < kLanes<Wide> &&
-      !outweighs_rows(tables.plan, 8) && kernel_enabled("resize.nearest_gather")) {
+      !outweighs_rows(tables.plan) && kernel_enabled("resize.nearest_gather")) {
     add_gather<T>(table_budget, tables, true);
   }
   const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
@@ -99,14 +99,14 @@ void add_sum_tables(TableBudget& table_budget, Tables<Wide>& tables) {
   const int64_t channels = last.in_volume;
   if (Pixels<Wide>::supports(taps, channels) && kernel_enabled("resize.pixels")) {
     tables.last.pixels.emplace(taps, channels);
-  } else if (Last::prefers_gather(taps, channels) && !outweighs_rows(tables.plan, 1) &&
+  } else if (Last::prefers_gather(taps, channels) && !outweighs_rows(tables.plan) &&
              kernel_enabled("resize.gather")) {
     add_gather<T>(table_budget, tables, false);
   }
   if (!tables.last.pixels && !tables.last.gather && !tables.plan.has_one_row() &&
       Last::within_rows(channels) && LaneTable<Wide>::supports(taps, channels) &&
       !Last::reads_runs(taps, channels, !reads_wide<T>(tables.plan)) &&
-      !outweighs_rows(tables.plan, LongAxis<Wide>::kFewRows) && kernel_enabled("resize.lanes")) {
+      !outweighs_rows(tables.plan) && kernel_enabled("resize.lanes")) {
     table_budget.take_tables(taps.input, taps.output, LaneTable<Wide>::bytes(taps));
     tables.last.lanes.emplace(taps, channels);
   }

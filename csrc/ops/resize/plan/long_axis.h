@@ -13,8 +13,6 @@ namespace myops::resize::MYOPS_ISA {
 template <class Weight>
 class LongAxis {
  public:
-  static constexpr int64_t kFewRows = 8;
-
   // Nothing if a table of the whole axis takes less time, or if parts of it would not be small.
   static std::optional<LongAxis> of(const Settings& settings, const Axes& axes,
                                     const std::vector<size_t>& order, bool backward) {
@@ -40,6 +38,13 @@ class LongAxis {
   int64_t volume() const { return volume_; }
   int64_t input() const { return backward_ ? axis_.output : axis_.input; }
   int64_t output() const { return backward_ ? axis_.input : axis_.output; }
+
+  // Whether an output has one tap, or two side by side, and so needs no table.
+  bool is_plain() const {
+    const bool few = settings_.mode == Mode::Nearest || settings_.mode == Mode::Linear;
+    return few && !settings_.antialias && volume_ == 1 &&
+           axis_.input < std::numeric_limits<int32_t>::max();
+  }
 
   // Parts of the result's axis, [begin(number), end(number)).
   int64_t parts() const { return (output() + length_ - 1) / length_; }
@@ -91,8 +96,8 @@ class LongAxis {
   }
 
   bool split() {
-    constexpr int64_t kLeast = 32;
-    if (outer_ * volume_ > kFewRows) return false;
+    constexpr int64_t kLeast = 32, kFewRows = 8, kFewPlainRows = 32;
+    if (outer_ * volume_ > (is_plain() ? kFewPlainRows : kFewRows)) return false;
     const double inputs = static_cast<double>(axis_.input);
     const double outputs = static_cast<double>(axis_.output);
     const double taps = outputs * static_cast<double>(most_taps(settings_, axis_));
