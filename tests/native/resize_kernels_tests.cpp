@@ -31,6 +31,12 @@ const std::vector<Call> kCalls = {
     {"slab_sum", 0, "area", {3, 2, 30, 11}, {3, 2, 4, 11}, F64},
     {"slab_sum", 0, "cubic", {1, 9, 25, 26}, {1, 9, 48, 51}, F16, kLast},
     {"slab_sum", 0, "linear", {1, 2, 7, 41}, {1, 2, 16, 41}, F32, kFirst, true},
+    {"nearest_columns", 0, "nearest", {23, 9, 1, 7}, {23, 9, 1, 12}, F16},
+    {"nearest_columns", 0, "nearest", {23, 9, 1, 3}, {23, 9, 1, 1}, F64},
+    {"nearest_columns", 0, "nearest", {700, 9, 1, 40}, {700, 9, 1, 19}, F32, kFirst, true},
+    {"planes", 0, "linear", {9, 41, 1, 3}, {9, 41, 1, 1}},
+    {"planes", 0, "cubic", {9, 41, 1, 6}, {9, 41, 1, 15}, F16},
+    {"planes", 0, "linear", {9, 41, 1, 4}, {9, 41, 1, 2}, F64, kFirst, true},
     // Tables of whole axes of more than 2 MiB. Gradients that shrink, and of at most four outputs
     // for each element, of at most sixteen and of more.
     {"long_rows", 0, "nearest", {1, 2, 1, 70000}, {1, 2, 1, 150000}, F16},

@@ -5,6 +5,7 @@
 
 #include "../kernels/long_rows.h"
 #include "../kernels/nearest.h"
+#include "../kernels/nearest_columns.h"
 #include "../kernels/resample.h"
 #include "../plan/call_tables.h"
 #include "entry.h"
@@ -46,7 +47,10 @@ void run_plan(const KernelContext& context, const Tables<Wide>& tables, const So
       for_each_run(context, places, elements, target,
                    [&](auto... slabs) { kernel.fill(0, slabs...); });
     };
-    if (tables.scatters) return scatter(plan, source);
+    if (tables.scatters) {
+      if (copied_columns(context, plan, source.memory, T(), target)) return;
+      return scatter(plan, source);
+    }
     if (!tables.places) return resample(context, plan, tables.whole, tables.last, source, target);
     const auto elements = context.scratch_array<T>(plan.bytes(sizeof(T)) / sizeof(T));
     resample(context, plan, tables.whole, tables.last, source, elements.data());
@@ -54,6 +58,7 @@ void run_plan(const KernelContext& context, const Tables<Wide>& tables, const So
   } else {
     const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
     if (settings.mode == Mode::Nearest) {
+      if (copied_columns(context, plan, source.memory, outside, target)) return;
       const Nearest<T, Wide> nearest(tables, outside);
       if (context.reports()) {
         report(context, plan, [&](size_t depth) {

@@ -20,10 +20,12 @@ class Planes {
     const int64_t row = std::min(last.taps.input, last.taps.output) * last.in_volume;
     constexpr int64_t kShortRow = 4 * kTensors;
     const int64_t most = row <= kTensors ? 4096 : 1024;
-    // (A single axis is faster with "lanes", which needs no additional pass for the result.)
-    if (plan.levels.size() == 1 || 2 * plan.outer < L ||
-        last.in_volume >= LaneTable<Wide>::kMostSteps)
-      return false;
+    // (Of a single axis, longer rows are faster with "lanes", which needs no additional pass for the
+    // result.)
+    constexpr int64_t kShortest = 16;
+    const int64_t longest = std::max(last.taps.input, last.taps.output) * last.in_volume;
+    if (plan.levels.size() == 1 && longest > kShortest) return false;
+    if (2 * plan.outer < L || last.in_volume >= LaneTable<Wide>::kMostSteps) return false;
     if (first.in_volume * first.taps.input > most || first.out_volume * first.taps.output > most) {
       return false;
     }
