@@ -29,6 +29,9 @@ struct Call {
 const std::vector<Call> kCalls = {
     {"slab_sum", 0, "linear", {1, 2, 9, 37}, {1, 2, 5, 37}},
     {"slab_sum", 0, "area", {3, 2, 30, 11}, {3, 2, 4, 11}, F64},
+    // Many taps: of several vectors together, and of what is left of the slab.
+    {"slab_sum", 0, "area", {1, 1, 90, 149}, {1, 1, 9, 149}, U8},
+    {"slab_sum", 0, "area", {1, 2, 1400, 70}, {1, 2, 2, 70}},
     {"slab_sum", 0, "cubic", {1, 9, 25, 26}, {1, 9, 48, 51}, F16, kLast},
     {"slab_sum", 0, "linear", {1, 2, 7, 41}, {1, 2, 16, 41}, F32, kFirst, true},
     {"nearest_columns", 0, "nearest", {23, 9, 1, 7}, {23, 9, 1, 12}, F16},
@@ -56,6 +59,13 @@ const std::vector<Call> kCalls = {
     {"lanes", 0, "area", {1, 3, 23, 90}, {1, 3, 7, 31}, F64},
     {"lanes", 0, "linear", {1, 3, 9, 70}, {1, 3, 12, 141}, F32, kFirst, true},
     {"lanes", 0, "cubic", {1, 3, 9, 70}, {1, 3, 5, 30}, F64, kLast, true},
+    // Channels whose sums are made together, or one after the other, in whole tiles and in one that
+    // is shorter than a vector.
+    {"lanes", 0, "area", {1, 3, 40, 190}, {1, 3, 21, 41}, U8, kLast},
+    {"lanes", 0, "area", {2, 4, 30, 60}, {2, 4, 19, 23}, F32, kLast},
+    {"lanes", 0, "area", {1, 3, 40, 50}, {1, 3, 25, 20}, F64, kLast},
+    {"lanes", 0, "area", {1, 2, 40, 40}, {1, 2, 21, 7}, F16, kLast},
+    {"lanes", 0, "area", {1, 3, 40, 40}, {1, 3, 21, 5}, U8, kLast},
     // Rows shorter than a vector.
     {"lanes", 0, "linear", {1, 1, 400, 13}, {1, 1, 170, 6}},
     {"lanes", 0, "cubic", {1, 1, 1000, 5}, {1, 1, 1100, 3}, F64},

@@ -144,23 +144,24 @@ struct LaneSource {
   int64_t zero;       // from there to a slab of zeros
 };
 
-// `width` elements of the result from `element` on, each in a slab.
-template <int kTaps, int kVectors, class Wide>
-MYOPS_NOINLINE void sum_block(const LaneSource<Wide>& source, int64_t element, int64_t width,
+// The elements of the outputs [begin, end), each in a slab; of kStep channels together, which share
+// what is loaded for a tap.
+template <int kTaps, int kVectors, int kStep, class Wide>
+MYOPS_NOINLINE void sum_block(const LaneSource<Wide>& source, int64_t begin, int64_t end,
                               Wide* sums) {
   constexpr int64_t kSlab = kVectors * kLanes<Wide>;
   const LaneTable<Wide>& table = source.table;
   const int64_t step = table.step(), size = step * kSlab, zero = source.zero;
-  int64_t o = step == 1 ? element : element / step, channel = element - o * step;
-  for (int64_t i = 0; i < width; ++i, sums += kSlab) {
+  for (int64_t o = begin; o < end; ++o) {
     const int64_t place = kTaps > 0 ? o * kTaps : table.place(o);
     const int64_t places = kTaps > 0 ? kTaps : table.place(o + 1) - place;
     const int32_t* slab = table.slab() + place;
-    sum_lanes<kTaps, kVectors>(
-        table.weight() + place, places, source.slabs + channel * kSlab,
-        [&](int64_t k) MYOPS_INLINED -> int64_t { return slab[k] < 0 ? zero : slab[k] * size; },
-        sums);
-    if (++channel == step) channel = 0, ++o;
+    for (int64_t channel = 0; channel < step; channel += kStep, sums += kStep * kSlab) {
+      sum_lanes<kTaps, kVectors * kStep>(
+          table.weight() + place, places, source.slabs + channel * kSlab,
+          [&](int64_t k) MYOPS_INLINED -> int64_t { return slab[k] < 0 ? zero : slab[k] * size; },
+          sums);
+    }
   }
 }
 
@@ -196,7 +197,7 @@ class LaneSum {
 
  private:
   // Elements of zeros and of sums.
-  int64_t fixed() const { return (table_.step() + kLanes<Wide>)*kRows; }
+  int64_t fixed() const { return table_.step() * (1 + kLanes<Wide>)*kRows; }
 
   // As many rows as there are lanes; if there are fewer, the last one again in the other lanes.
   template <int kVectors, class From, class Out>
@@ -236,20 +237,38 @@ class LaneSum {
   template <int kVectors, class Out>
   void sum_tile(const LaneTile& tile, const Wide* slabs, int64_t count, Out* target,
                 int64_t pitch) const {
+    // Four partial sums of each vector must fit the registers.
+    constexpr int kMost = MYOPS_REGISTERS / 8 / kVectors;
+    if constexpr (kMost >= 4) {
+      if (table_.step() % 4 == 0) return sum_tile<kVectors, 4>(tile, slabs, count, target, pitch);
+    }
+    if constexpr (kMost >= 3) {
+      if (table_.step() % 3 == 0) return sum_tile<kVectors, 3>(tile, slabs, count, target, pitch);
+    }
+    sum_tile<kVectors, 1>(tile, slabs, count, target, pitch);
+  }
+
+  template <int kVectors, int kStep, class Out>
+  void sum_tile(const LaneTile& tile, const Wide* slabs, int64_t count, Out* target,
+                int64_t pitch) const {
     constexpr int64_t L = kLanes<Wide>, kSlab = kVectors * L;
-    constexpr decltype(&sum_block<0, kVectors, Wide>) kSums[] = {
-        sum_block<0, kVectors, Wide>, sum_block<1, kVectors, Wide>, sum_block<2, kVectors, Wide>,
-        sum_block<3, kVectors, Wide>, sum_block<4, kVectors, Wide>};
+    constexpr decltype(&sum_block<0, kVectors, kStep, Wide>) kSums[] = {
+        sum_block<0, kVectors, kStep, Wide>, sum_block<1, kVectors, kStep, Wide>,
+        sum_block<2, kVectors, kStep, Wide>, sum_block<3, kVectors, kStep, Wide>,
+        sum_block<4, kVectors, kStep, Wide>};
     const int64_t step = table_.step();
     const Wide* first = slabs - table_.low(tile) * step * kSlab;
     const LaneSource<Wide> source{table_, first, slabs_.data() - first};
     Wide* sums = slabs_.data() + table_.step() * kRows;
-    const int64_t begin = tile.begin * step, end = tile.end * step;
-    const int64_t width = std::min(L, end - begin);
-    for (int64_t at = begin; at < end; at += L) {
-      const int64_t from = std::min(at, end - width);  // the last ones a second time
-      kSums[table_.few()](source, from, width, sums);
-      unpack<kVectors>(sums, count, width, target + from, pitch);
+    const int64_t outputs = std::min(L, tile.end - tile.begin), elements = outputs * step;
+    const int64_t width = std::min(L, elements);
+    for (int64_t at = tile.begin; at < tile.end; at += L) {
+      const int64_t from = std::min(at, tile.end - outputs);  // the last ones a second time
+      kSums[table_.few()](source, from, from + outputs, sums);
+      for (int64_t i = 0; i < elements; i += L) {
+        const int64_t first = std::min(i, elements - width);
+        unpack<kVectors>(sums + first * kSlab, count, width, target + from * step + first, pitch);
+      }
     }
   }
 

@@ -81,7 +81,7 @@ MYOPS_NOINLINE Wide weighted_run(int64_t taps, const Wide* weights, const T* val
 // is that of the memory that may be read.
 template <class Wide, class From, class T, class Make>
 MYOPS_INLINE void for_each_vector(int64_t size, const From* end, bool streams, T* target,
-                                  const Make& make) {
+                                  const Make& make, int64_t begin = 0) {
   constexpr int64_t L = kLanes<Wide>;
   const auto whole = [](const auto* from) MYOPS_INLINED { return load_wide<Wide>(from); };
   if (size < L) {
@@ -94,7 +94,7 @@ MYOPS_INLINE void for_each_vector(int64_t size, const From* end, bool streams, T
       return;
     }
   }
-  for (int64_t i = 0; i < size; i += L) {
+  for (int64_t i = begin; i < size; i += L) {
     i = std::min(i, size - L);  // the last ones a second time
     store_narrow<Wide>(target + i, make(i, whole));
   }
@@ -114,24 +114,51 @@ MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t
   });
 }
 
-// More than four taps.
+// More than four taps. Vectors side by side share what is loaded for a tap.
 template <class From, class Wide, class T>
 MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_t taps,
                            int64_t size, const From* end, bool streams, T* __restrict target) {
   using V = Vector<Wide>;
-  for_each_vector<Wide>(size, end, streams, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
-    const auto add = [&](V& sum, int64_t k) MYOPS_INLINED {
-      sum = fma(broadcast(weights[k]), load(slabs[k] + i), sum);
-    };
-    return sum_of_parts(taps, [&](int64_t k, int64_t end) MYOPS_INLINED {
-      V a{}, b{}, c{}, d{};
-      for (; k + 4 <= end; k += 4) add(a, k), add(b, k + 1), add(c, k + 2), add(d, k + 3);
-      if (k < end) add(a, k++);
-      if (k < end) add(b, k++);
-      if (k < end) add(c, k);
-      return (a + c) + (b + d);
-    });
-  });
+  constexpr int64_t L = kLanes<Wide>;
+  const auto sum = [&](auto& totals, int64_t i, const auto& load) MYOPS_INLINED {
+    constexpr int kCount = sizeof totals / sizeof(V);
+    for (int64_t begin = 0; begin < taps; begin += kTermsTogether) {
+      const int64_t last = std::min(taps, begin + kTermsTogether);
+      V parts[4][kCount] = {};
+      const auto add = [&](V(&part)[kCount], int64_t k) MYOPS_INLINED {
+        const From* from = slabs[k] + i;
+        const V weight = broadcast(weights[k]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kCount; ++v) part[v] = fma(weight, load(from + v * L), part[v]);
+      };
+      int64_t k = begin;
+      for (; k + 4 <= last; k += 4) {
+        add(parts[0], k), add(parts[1], k + 1), add(parts[2], k + 2), add(parts[3], k + 3);
+      }
+      if (k < last) add(parts[0], k++);
+      if (k < last) add(parts[1], k++);
+      if (k < last) add(parts[2], k);
+#pragma GCC unroll 4
+      for (int v = 0; v < kCount; ++v) {
+        const V part = (parts[0][v] + parts[2][v]) + (parts[1][v] + parts[3][v]);
+        totals[v] = begin == 0 ? part : totals[v] + part;
+      }
+    }
+  };
+  constexpr int kTogether = MYOPS_REGISTERS / 8;
+  int64_t i = 0;
+  for (; !streams && i + kTogether * L <= size; i += kTogether * L) {
+    V sums[kTogether] = {};
+    sum(sums, i, [](const auto* from) MYOPS_INLINED { return load_wide<Wide>(from); });
+#pragma GCC unroll 4
+    for (int v = 0; v < kTogether; ++v) store_narrow<Wide>(target + i + v * L, sums[v]);
+  }
+  const auto one = [&](int64_t at, const auto& load) MYOPS_INLINED {
+    V total[1] = {};
+    sum(total, at, load);
+    return total[0];
+  };
+  for_each_vector<Wide>(size, end, streams, target, one, i);
 }
 
 // At least one tap.

@@ -85,8 +85,10 @@ struct Plan {
   // where kernels make that many rows together. Longer pieces would leave threads without work,
   // shorter ones would repeat too many rows at the borders of pieces.
   int64_t grain() const {
-    constexpr int64_t kElements = 1 << 15, kMostElements = 1 << 17, kRows = 16;
+    constexpr int64_t kElements = 1 << 15, kRows = 16;
     const Level<Weight>& first = levels.front();
+    // (Rows that are combined first are then made together by "lanes", in the time of one.)
+    const int64_t most_elements = levels.size() > 1 && first.first ? 1 << 19 : 1 << 17;
     const int64_t length = first.taps.output, count = outer * length;
     const int64_t input = std::max<int64_t>(first.taps.input, 1);
     // Rows of the source, of which the ones at the borders are made twice where there are fewer.
@@ -95,16 +97,16 @@ struct Plan {
     const int64_t read = first.in_volume * input / length;
     const int64_t slab = std::max<int64_t>({read, first.out_volume, 1});
     const int64_t most =
-        std::max<int64_t>({1, kElements / slab, std::min(together, kMostElements / slab)});
+        std::max<int64_t>({1, kElements / slab, std::min(together, most_elements / slab)});
     const int64_t even = even_grain(count, most);
     // Whole tensors, where several fit, or whole groups of rows.
     const int64_t unit = even > together && levels.size() == 1 ? together : length;
     return even > unit ? (even + unit - 1) / unit * unit : even;
   }
 
-  // How many of `count` make all pieces alike, if `most` are enough for one.
+  // How many of `count` make all pieces alike, if one has at most `most`.
   static int64_t even_grain(int64_t count, int64_t most) {
-    const int64_t pieces = std::max<int64_t>(1, count / most);
+    const int64_t pieces = std::max<int64_t>(1, (count + most - 1) / most);
     return (count + pieces - 1) / pieces;
   }
 };
