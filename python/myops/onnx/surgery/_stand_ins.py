@@ -12,7 +12,7 @@ _STAND_IN = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
 
 
 def needed(model: onnx.ModelProto) -> bool:
-    """Whether a value has a type that onnxslim cannot write, stated or by the node that makes it."""
+    """Whether a value has a type that onnxslim cannot write, stated or made by a node."""
     return any(
         any(_is_unknown(item.type) for item in (*graph.input, *graph.output, *graph.value_info))
         or any(node.op_type == "Optional" and not node.domain for node in graph.node)
