@@ -13,6 +13,7 @@ from pathlib import Path
 
 import onnx
 
+from myops._checked import checked
 from myops._names import near_misses
 from myops.onnx.graph import files
 from myops.ort import _named_libraries, _signing, _triton
@@ -44,6 +45,7 @@ class Bundle:
     files: tuple[str, ...]
 
 
+@checked()
 def bundle(
     model: files.Model,
     folder: str | os.PathLike[str],

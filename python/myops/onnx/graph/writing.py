@@ -55,6 +55,7 @@ def write(model: onnx.ModelProto, f: Any, external_data: bool) -> None:
     """Writes a model to a path or a stream; an existing file is replaced at the end."""
     large = files.is_large(model)
     if isinstance(f, (str, os.PathLike)):
+        refuse_unwritable(f, "f")
         _write_file(model, Path(f).resolve(), external_data, large)
     elif f is not None:
         if large:

@@ -120,26 +120,29 @@ def ranges(
             )  # fmt: skip
 
     types = sorted({*registry.QLinearOpsRegistry, *registry.QDQRegistry, *custom})
-    with _quiet(), tempfile.TemporaryDirectory(prefix="myops.quantize.") as folder:
+    with tempfile.TemporaryDirectory(prefix="myops.quantize.") as folder:
         path = Path(folder) / "model.onnx"
-        onnx.save(_copied(model) if large else model, path, save_as_external_data=large)
-        calibrator = Calibrator(
-            path, types, augmented_model_path=str(Path(folder) / "augmented.onnx"),
-            use_external_data_format=large,
-        )  # fmt: skip
-        calibrator.augment_graph()
-        calibrator.create_inference_session()
+        with _quiet():
+            onnx.save(_copied(model) if large else model, path, save_as_external_data=large)
+            calibrator = Calibrator(
+                path, types, augmented_model_path=str(Path(folder) / "augmented.onnx"),
+                use_external_data_format=large,
+            )  # fmt: skip
+            calibrator.augment_graph()
+            calibrator.create_inference_session()
         with _leaving_out_infinite(calibrate.HistogramCollector) as unbounded:
             for feed in feeds:  # one by one: it would keep the values of all of them
-                calibrator.collect_data(_Reader([feed]))
+                with _quiet():
+                    calibrator.collect_data(_Reader([feed]))
                 advance("calibration")
-        found = calibrator.compute_data()
-        for name, item in list(found.items()):
-            if not all(np.isfinite(limit).all() for limit in item.range_value):
-                unbounded.add(name)
-        for name in unbounded.intersection(found.keys()):
-            del found.data[name]
-        return found, unbounded
+        with _quiet():
+            found = calibrator.compute_data()
+    for name, item in list(found.items()):
+        if not all(np.isfinite(limit).all() for limit in item.range_value):
+            unbounded.add(name)
+    for name in unbounded.intersection(found.keys()):
+        del found.data[name]
+    return found, unbounded
 
 
 def _add_extremes(model: onnx.ModelProto, names: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from myops._checked import checked
 from myops._names import choose
 from myops.onnx.bodies import add_function_bodies
 from myops.onnx.graph import files, scopes, storage
@@ -110,6 +111,7 @@ class Half:
         return _pages.fragment("half.html", result=self, words=printing)
 
 
+@checked()
 def to_half(
     model: files.Model,
     f: files.Target = None,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from myops._checked import checked
 from myops._names import choose
 from myops.onnx.bodies import add_function_bodies
 from myops.onnx.graph import files, scopes, storage, structure
@@ -112,6 +113,7 @@ class Quantized:
         return _pages.fragment("quantized.html", result=self, words=printing)
 
 
+@checked()
 def quantize(
     model: files.Model,
     f: files.Target = None,

@@ -98,6 +98,10 @@ def _inputs(
                 usual = length if axis else _BATCH
                 named = lengths.setdefault(dim, usual) if isinstance(dim, str) else usual
                 shape.append(dim if isinstance(dim, int) else named)
+        if any(length < 0 for length in shape):
+            raise GraphError(
+                f"shapes: {item.name}: got {list(shape)}, expected lengths of 0 or more"
+            )
         feeds[item.name] = _random(item.type.tensor_type.elem_type, shape, rng, *bounds)
     return feeds
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import onnx
 
+from myops._checked import checked
 from myops._extras import require
 from myops._names import choose
 from myops._text import reason
@@ -77,12 +77,13 @@ class Simplified:
         return _pages.fragment("simplified.html", result=self, words=_printing)
 
 
+@checked()
 def simplify(
     model: files.Model,
     f: files.Target = None,
     *,
     check: bool = True,
-    inputs: Mapping[str, np.ndarray] | None = None,
+    inputs: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     tolerance: float = 1e-4,
     fixed: Mapping[str, Sequence[int | None]] | None = None,
