@@ -25,6 +25,12 @@ def refuse(f: Any, external_data: bool) -> None:
         raise ValueError("export: f: got a file object, expected a path: external_data needs one")
 
 
+def refuse_target(f: files.Target) -> None:
+    """The same for what takes long: so that its result is not lost at the end."""
+    if isinstance(f, (str, os.PathLike)):
+        refuse_unwritable(f, "f")
+
+
 def refuse_unwritable(path: str | os.PathLike[str], what: str) -> None:
     """Refuses a file that cannot be written.
 
@@ -54,8 +60,8 @@ def refuse_unwritable(path: str | os.PathLike[str], what: str) -> None:
 def write(model: onnx.ModelProto, f: Any, external_data: bool) -> None:
     """Writes a model to a path or a stream; an existing file is replaced at the end."""
     large = files.is_large(model)
+    refuse_target(f)
     if isinstance(f, (str, os.PathLike)):
-        refuse_unwritable(f, "f")
         _write_file(model, Path(f).resolve(), external_data, large)
     elif f is not None:
         if large:

@@ -16,7 +16,7 @@ from myops._names import choose
 from myops._text import reason
 from myops.onnx import module_paths
 from myops.onnx.bodies import add_function_bodies, remove_function_bodies
-from myops.onnx.graph import files, inference, scopes, storage, structure
+from myops.onnx.graph import files, inference, scopes, storage, structure, writing
 from myops.onnx.graph.structure import GraphError
 from myops.onnx.schema import register_schemas
 from myops.onnx.surgery import _comparison, _detached_weights, _dims, _order, _stand_ins
@@ -120,6 +120,7 @@ def simplify(
     """
     if not tolerance >= 0:
         raise GraphError(f"simplify: tolerance: got {tolerance}, expected a number >= 0")
+    writing.refuse_target(f)
     proto = storage.load(model)
     folder = storage.folder_of(model)
     before = storage.size(proto) + storage.light_bytes(proto)
