@@ -271,3 +271,25 @@ def test_requests_are_batched_only_if_bits_are_equal(
     assert len(stream.getvalue()) < app.MOST_BYTES
     with pytest.raises(ValueError, match="at most 10000 bytes"):
         app.unpacked(stream.getvalue())
+
+
+def test_arrays_of_requests_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other byte order, which ONNX Runtime does not look at; texts without pickles; and no
+    memory for every shape that clients send."""
+    kinds = {"x": (FLOAT, ("N", "M")), "t": (TensorProto.STRING, ("N",))}
+    nodes = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Identity", ["t"], ["u"])]
+    model = model_of(nodes, kinds, {"y": kinds["x"], "u": kinds["t"]})
+    made = myops.ort.bundle(model, tmp_path / "deploy", ray_serve=True, check=False)
+    app = served(made.folder, monkeypatch)
+    served_model = app.Model()
+    stream = io.BytesIO()
+    np.savez(stream, x=np.array([[1, 2, 3]], ">f4"), t=np.array(["bé"]))
+    (answer,) = served_model.run([app.unpacked(stream.getvalue())])
+    with np.load(io.BytesIO(app.packed(answer)), allow_pickle=False) as arrays:
+        assert arrays["y"].tolist() == [[-1, -2, -3]]
+        assert arrays["u"].tolist() == ["bé"]
+    monkeypatch.setattr(app, "MOST_KINDS", 3)
+    for length in range(1, 8):
+        feeds = [{"x": np.full((1, length), n, np.float32), "t": np.array(["a"])} for n in (1, 2)]
+        served_model.run(feeds)
+    assert len(served_model._equal) == 3

@@ -111,7 +111,11 @@ def _given(kind: onnx.TypeProto, value: Any) -> Any:
         return None if value is None else _given(kind.optional_type.elem_type, value)
     if kind.HasField("sequence_type"):
         return [_given(kind.sequence_type.elem_type, item) for item in value]
-    return np.asarray(value) if kind.WhichOneof("value") in (None, "tensor_type") else value
+    if kind.WhichOneof("value") not in (None, "tensor_type"):
+        return value
+    array = np.asarray(value)
+    # ONNX Runtime would take the bytes of the other byte order for numbers of this one.
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
