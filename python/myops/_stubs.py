@@ -56,7 +56,7 @@ def package_stub(package: str) -> str:
         # Written by `myops stubs myops.onnx`. What is here at run time is in __init__.py.
     """
     if not package or importlib.util.find_spec(package.partition(".")[0]) is None:
-        raise ImportError(f"package_stub: got {package!r}, expected the name of a package")
+        raise ModuleNotFoundError(f"package_stub: got {package!r}, expected the name of a package")
     module = importlib.import_module(package)
     title = f"package_stub: {package!r}"
     if not hasattr(module, "__path__"):

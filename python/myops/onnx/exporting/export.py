@@ -29,7 +29,11 @@ from myops.onnx.symbolics import (
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
 
 
-@checked(leave=("dynamic_axes", "dynamo", "verify", "optimize", "verbose", "custom_opsets"))
+@checked(
+    # It takes programs, too, and says more about the others.
+    leave=("model", "f", "dynamic_axes", "dynamo", "verify", "optimize", "verbose",
+           "custom_opsets"),
+)  # fmt: skip
 def export(
     model: torch.nn.Module,
     args: Any = (),

@@ -42,6 +42,8 @@ def refuse_unwritable(path: str | os.PathLike[str], what: str) -> None:
         OSError: It is a folder, its folder does not exist, or nothing can be written there.
     """
     path = Path(path)
+    if "\0" in os.fspath(path):
+        raise ValueError(f"{what}: got {os.fspath(path)!r}, expected a path")
     if path.is_dir():
         raise IsADirectoryError(f"{what}: {path}: got a folder, expected a file")
     if not path.absolute().parent.is_dir():
@@ -53,6 +55,8 @@ def refuse_unwritable(path: str | os.PathLike[str], what: str) -> None:
     try:
         with tempfile.NamedTemporaryFile(prefix=f".{path.name[:50]}.", dir=path.absolute().parent):
             pass
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what}: got {os.fspath(path)!r}, expected a path") from error
     except OSError as error:  # it would tell the temporary name
         raise type(error)(f"{what}: {path}: cannot be written: {error.strerror}") from error
 
