@@ -68,7 +68,7 @@ def checked_onnxruntime() -> Any:
     return onnxruntime
 
 
-@checked()
+@checked(leave=("session_options",))  # after whether there is an ONNX Runtime
 def register(
     session_options: onnxruntime.SessionOptions, *more_libraries: str | os.PathLike[str]
 ) -> onnxruntime.SessionOptions:
@@ -97,7 +97,12 @@ def register(
         >>> options = myops.ort.register(onnxruntime.SessionOptions())
         >>> session = onnxruntime.InferenceSession("model.onnx", options)
     """
-    checked_onnxruntime()
+    onnxruntime = checked_onnxruntime()
+    if not isinstance(session_options, onnxruntime.SessionOptions):
+        raise TypeError(
+            f"register: session_options: got {session_options!r}, expected an "
+            "onnxruntime.SessionOptions"
+        )
     known = [library.ort_library for library in _libraries.known()]
     libraries = [os.fspath(file) for file in (*known, *more_libraries) if file is not None]
     _refuse_pyops_beside(libraries)
