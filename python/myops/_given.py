@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from myops._text import printable, shorten
 
 
-def whole(where: str, value: Any, least: int, most: int, hint: str = "") -> int:
+def whole(where: str, value: Any, least: int, most: int) -> int:
     """An integer within bounds; `where` is the function and the argument, "lower: opset"."""
     try:
         number = operator.index(value)
@@ -18,7 +18,7 @@ def whole(where: str, value: Any, least: int, most: int, hint: str = "") -> int:
         number = None
     bounds = f"an integer from {least} to {most}" if most < 2**31 else f"an integer from {least} on"
     if number is None or isinstance(value, bool):
-        _refuse(TypeError, where, value, bounds + hint)
+        _refuse(TypeError, where, value, bounds)
     if not least <= number <= most:
         _refuse(ValueError, where, value, bounds)
     return int(number)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from myops import _description, _numpy, _prepared
+from myops._checked import checked
 from myops._description import OpInfo
 from myops._op_library import Library
 
@@ -117,6 +118,7 @@ def of_prototypes(domain: str, namespace: str) -> Library:
     return library
 
 
+@checked()
 def op_library(package: str) -> Library:
     """Opens the op library that `myops.build` built into a package.
 

@@ -7,6 +7,7 @@ while the program runs. The stub of a package writes them from the ops' descript
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import keyword
 import math
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from myops import _libraries
+from myops._checked import checked
 from myops._description import AttributeInfo, InputInfo, OpInfo
 from myops._text import printable
 
@@ -27,6 +29,7 @@ _ATTRIBUTES = {"bool": "bool", "int": "int", "float": "float", "string": "str",
 _WIDTH = 100
 
 
+@checked()
 def package_stub(package: str) -> str:
     """What `__init__.pyi` of a package of ops should hold; `myops stubs` writes it.
 
@@ -52,8 +55,8 @@ def package_stub(package: str) -> str:
         >>> print(myops.package_stub("myops.onnx").splitlines()[0])
         # Written by `myops stubs myops.onnx`. What is here at run time is in __init__.py.
     """
-    if not isinstance(package, str):
-        raise TypeError(f"package_stub: got {package!r}, expected the name of a package, a text")
+    if not package or importlib.util.find_spec(package.partition(".")[0]) is None:
+        raise ModuleNotFoundError(f"package_stub: got {package!r}, expected the name of a package")
     module = importlib.import_module(package)
     title = f"package_stub: {package!r}"
     if not hasattr(module, "__path__"):

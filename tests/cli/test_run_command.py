@@ -91,7 +91,7 @@ def test_a_pattern_without_matches_is_named() -> None:
     (["--set", "x=1", "--set", "factor=1"], "--set: x: got"),
     (["--set", "factor=1", "--format", "gif"], "--format: got 'gif', expected one of png"),
     (["--set", "factor=1", "--format", "png"], "for a source of tables"),
-    (["--set", "factor=1", "--batch", "0"], "--batch: got 0, expected 1 or more"),
+    (["--set", "factor=1", "--batch", "0"], "--batch: got 0, expected an integer from 1 on"),
     (["--set", "factor=1", "--engine", "spark"], "--engine: got 'spark'"),
     (["--set", "factor=1", "--range", "1"], "--range: got '1', expected two numbers"),
     (["--set", "factor=1", "--outputs", "z"], "have no 'z'"),

@@ -202,3 +202,12 @@ def test_weights_in_constant_nodes_are_counted(kind: str, where: str) -> None:
     copies = 2 if where == "body" else 1
     assert (summary.constants, summary.constant_bytes) == (copies, copies * data.nbytes)
     assert (summary.initializers, summary.initializer_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["quantize", "to_half", "simplify"])
+def test_what_takes_long_refuses_its_target_first(name: str, tmp_path: Path) -> None:
+    """The model is not even read, so that no result is lost at the end."""
+    more = {"data": []} if name == "quantize" else {}
+    for f, error in ((tmp_path, IsADirectoryError), (tmp_path / "a" / "b", FileNotFoundError)):
+        with pytest.raises(error, match=f"f: {re.escape(str(f))}: "):
+            getattr(myops.onnx, name)("missing.onnx", f, **more)

@@ -201,3 +201,17 @@ def test_optional_inputs_may_be_absent_or_empty(rng: np.random.Generator) -> Non
         expected = run_numpy("resize", [x, None, None, sizes], {"mode": "linear"})[0]
         assert result.shape == (1, 2, 8, 9)
         assert_equal_bits(result, expected)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of other systems, the loader looks itself")
+@pytest.mark.parametrize(("share", "message"), [
+    (0, "no shared library"), (1e-6, "the beginning"),
+    (0.5, "the beginning"), (0.9, "the beginning"),
+])  # fmt: skip
+def test_a_library_that_was_cut_off_is_refused(share: float, message: str, tmp_path: Path) -> None:
+    """The system's loader would end the process with SIGBUS."""
+    whole = Path(myops.ort.get_library_path()).read_bytes()
+    path = tmp_path / "libcut.so"
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match=f"libcut.so: got .*{message}.*, expected"):
+        myops.ort.register(onnxruntime.SessionOptions(), path)

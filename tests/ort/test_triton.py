@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -10,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from google.protobuf import text_format
 from onnx import TensorProto, helper
 from ort_models import FLOAT, add_model, model_of
 
 import myops.ort
+from myops.ort import _triton
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +107,106 @@ def test_wrong_model_names_are_refused(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "models").exists()
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a folder, and their bytes."""
+    return {str(item.relative_to(folder)): item.read_bytes()
+            for item in folder.rglob("*") if item.is_file()}  # fmt: skip
+
+
+def test_models_are_added_to_a_repository(proto: Any, tmp_path: Path) -> None:
+    """Nothing that was there changes, and both run in one process, as they do in a server."""
+    folder = tmp_path / "models"
+    model = add_model()
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].type.tensor_type.shape.dim.add(dim_value=3)
+    first = myops.ort.bundle(model, folder, triton="one")
+    (folder / "one" / "2").mkdir()
+    before = contents(folder)
+    second = myops.ort.bundle(model, folder, triton="two")
+    assert set(second.files) == {
+        "two/README.md", "two/config.pbtxt", "two/1/model.onnx", "two/1/libmyops_ort.so",
+        "two/1/load.py", "two/1/load.h", "two/1/README.md",
+    }  # fmt: skip
+    after = contents(folder)
+    assert after.keys() - before.keys() == set(second.files)
+    assert {name: after[name] for name in before} == before
+    assert sorted(item.name for item in folder.iterdir()) == ["README.md", "one", "two"]
+    (library,) = config_of(folder, "two", proto).model_operations.op_library_filename
+    assert library == "/models/two/1/libmyops_ort.so"
+    assert [item.name for item in tmp_path.iterdir()] == ["models"]
+    feeds = {"a": np.float32([[1, 2, 3]]), "b": np.float32([1, 1, 1])}
+    for made in (first, second):
+        options = onnxruntime.SessionOptions()
+        options.register_custom_ops_library(str(made.model.parent / "libmyops_ort.so"))
+        session = onnxruntime.InferenceSession(made.model, options)
+        assert session.run(None, feeds)[0].tolist() == [[3, 5, 7]]
+
+
+def test_a_repository_of_others_is_extended(tmp_path: Path) -> None:
+    """One without any file of ours, whose models have no configuration."""
+    folder = tmp_path / "models"
+    (folder / "resnet" / "1").mkdir(parents=True)
+    (folder / "resnet" / "1" / "model.onnx").write_bytes(b"x")
+    (folder / "README.md").write_text("ours")
+    before = contents(folder)
+    value = FLOAT, [2]
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], {"x": value}, {"y": value})
+    made = myops.ort.bundle(model, folder, triton="neg", check=False)
+    after = contents(folder)
+    assert after.keys() - before.keys() == set(made.files)
+    assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.parametrize("what", ["model", "file", "link", "empty folder"])
+def test_a_name_that_is_taken_is_refused(what: str, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    (folder / "other" / "1").mkdir(parents=True)
+    taken = folder / "neg"
+    if what == "model":
+        (taken / "1").mkdir(parents=True)
+    elif what == "file":
+        taken.write_text("notes")
+    elif what == "link":
+        taken.symlink_to("nowhere")
+    else:
+        taken.mkdir()
+    before = contents(folder)
+    message = f"'neg', which {folder} has already, expected a new one"
+    with pytest.raises(FileExistsError, match=re.escape(message)):
+        myops.ort.bundle(add_model(), folder, triton="neg")
+    assert contents(folder) == before
+    assert [item.name for item in tmp_path.iterdir()] == ["models"]
+
+
+def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main.py").write_text("")
+    with pytest.raises(FileExistsError, match="is no model repository, whose folders have"):
+        myops.ort.bundle(add_model(), tmp_path, triton="m")
+    assert list(contents(tmp_path)) == ["src/main.py"]
+
+
+def test_a_model_that_appears_meanwhile_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "models"
+    (folder / "other" / "1").mkdir(parents=True)
+    write = _triton.readme
+
+    def slow(*given: str) -> str:
+        (folder / "neg").mkdir()
+        (folder / "neg" / "theirs").write_text("x")
+        return write(*given)
+
+    monkeypatch.setattr(_triton, "readme", slow)
+    value = FLOAT, [2]
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], {"x": value}, {"y": value})
+    with pytest.raises(FileExistsError, match="made by someone else meanwhile"):
+        myops.ort.bundle(model, folder, triton="neg", check=False)
+    assert list(contents(folder)) == ["neg/theirs"]
+    assert [item.name for item in tmp_path.iterdir()] == ["models"]
+
+
 def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """serve_app.py without Ray, whose decorators are replaced by ones that do nothing."""
 
@@ -168,3 +271,25 @@ def test_requests_are_batched_only_if_bits_are_equal(
     assert len(stream.getvalue()) < app.MOST_BYTES
     with pytest.raises(ValueError, match="at most 10000 bytes"):
         app.unpacked(stream.getvalue())
+
+
+def test_arrays_of_requests_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other byte order, which ONNX Runtime does not look at; texts without pickles; and no
+    memory for every shape that clients send."""
+    kinds = {"x": (FLOAT, ("N", "M")), "t": (TensorProto.STRING, ("N",))}
+    nodes = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Identity", ["t"], ["u"])]
+    model = model_of(nodes, kinds, {"y": kinds["x"], "u": kinds["t"]})
+    made = myops.ort.bundle(model, tmp_path / "deploy", ray_serve=True, check=False)
+    app = served(made.folder, monkeypatch)
+    served_model = app.Model()
+    stream = io.BytesIO()
+    np.savez(stream, x=np.array([[1, 2, 3]], ">f4"), t=np.array(["bé"]))
+    (answer,) = served_model.run([app.unpacked(stream.getvalue())])
+    with np.load(io.BytesIO(app.packed(answer)), allow_pickle=False) as arrays:
+        assert arrays["y"].tolist() == [[-1, -2, -3]]
+        assert arrays["u"].tolist() == ["bé"]
+    monkeypatch.setattr(app, "MOST_KINDS", 3)
+    for length in range(1, 8):
+        feeds = [{"x": np.full((1, length), n, np.float32), "t": np.array(["a"])} for n in (1, 2)]
+        served_model.run(feeds)
+    assert len(served_model._equal) == 3

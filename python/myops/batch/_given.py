@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from myops._given import whole
 from myops._names import choose
 from myops.batch import _parquet, _pixels, _tables
 from myops.batch._arrays import SHAPE, kind
@@ -60,18 +61,25 @@ def settings(
     return PixelSettings(layout, channels, pairs[0], pairs[1], tuple(mean), tuple(std), resize)
 
 
+# The least and the largest number of each argument that is a count.
+_COUNTS = {
+    "max_failures": (0, 2**63 - 1),
+    "readers": (0, 1024),
+    "threads": (1, 1024),
+    "workers": (1, 100_000),
+}
+
+
 def check_words(**words: Any) -> None:
-    """Raises ValueError for unknown words, and for numbers that are none or too small."""
+    """Raises ValueError for unknown words, and for numbers that are too small or too large."""
     known = {"format": ("", *FORMATS), "engine": ("local", "ray"), "rows": ("", "axis0", "file")}
     for name, value in words.items():
-        if name not in known and value is not None and type(value) is not int:
-            raise ValueError(f"{name}: got {value!r}, expected a whole number")
         if name in known and value not in known[name]:
             listed = ", ".join(filter(None, known[name]))
             raise ValueError(f"{name}: got {value!r}, expected one of {listed}")
-        least = 0 if name == "readers" else 1
-        if name not in known and value is not None and value < least:
-            raise ValueError(f"{name}: got {value}, expected {least} or more")
+        least, most = _COUNTS.get(name, (1, 2**63 - 1))
+        if name not in known and value is not None:
+            whole(name, value, least, most)
 
 
 def chosen_format(said: str, recipe: Recipe, table: bool, files: Files) -> str:

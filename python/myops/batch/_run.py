@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from myops._checked import checked
 from myops.batch import (
     _constants,
     _given,
@@ -28,6 +29,7 @@ from myops.ort._named_libraries import Policy
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
+@checked()
 def run(
     model: str | os.PathLike[str],
     source: Source | Mapping[str, Source],
@@ -128,7 +130,8 @@ def run(
     target = _single.target(os.fspath(output))
     settings = _given.settings(layout, channels, range, output_range, mean, std, resize)
     _given.check_words(format=format, engine=engine, rows=rows, batch=batch, workers=workers,
-                 threads=threads, limit=limit, readers=readers)  # fmt: skip
+                       threads=threads, limit=limit, readers=readers,
+                       max_failures=max_failures)  # fmt: skip
     if address and engine != "ray":
         raise ValueError(f"address: got {address!r} with engine={engine!r}, expected engine='ray'")
     if named_libraries == "signed" and engine == "ray":

@@ -31,8 +31,8 @@ def bundle(
         bool, typer.Option("--no-check", help="Do not load the finished bundle once.")
     ] = False,
     triton: Annotated[
-        str, typer.Option(help="Make a model repository for NVIDIA Triton, in which the model has "
-                          "this name.", metavar="NAME"),
+        str, typer.Option(help="Make a model repository for NVIDIA Triton, or add to it, in which "
+                          "the model has this name.", metavar="NAME"),
     ] = "",
     repository: Annotated[
         str, typer.Option(help="Where Triton sees the folder.", metavar="PATH"),

@@ -18,6 +18,7 @@ from typing import Any
 import onnx
 
 from myops import _description
+from myops._checked import callers_level, checked
 from myops._description import OpInfo
 from myops.onnx.body_cases import BodyCase, choose, default_in_function
 from myops.onnx.body_inputs import case_nodes, make_uniform, state_lengths, with_optional_inputs
@@ -39,6 +40,7 @@ class MissingBodyWarning(UserWarning):
     """
 
 
+@checked()
 def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.ModelProto:
     """Gives every op of ours, or of another op library, in the model a body of standard operators.
 
@@ -78,7 +80,7 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
                 f"one: ONNX Runtime runs it only with the library of {info.domain} registered. "
                 'target="onnx" (or myops.onnx.lower) writes standard operators.',
                 MissingBodyWarning,
-                stacklevel=2,
+                stacklevel=callers_level(),
             )
             continue
         try:
@@ -92,7 +94,7 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
                 f"{error} The model has no function body for {info.node}, so ONNX Runtime runs it "
                 f"only with the library of {info.domain} registered.",
                 MissingBodyWarning,
-                stacklevel=2,
+                stacklevel=callers_level(),
             )
             continue
         if len(cases) > 1:
@@ -104,6 +106,7 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
     return model
 
 
+@checked()
 def remove_function_bodies(model: files.Model, f: files.Target = None) -> onnx.ModelProto:
     """Returns a copy of the model without the bodies that `add_function_bodies` added.
 

@@ -17,6 +17,7 @@ import onnx
 from onnx import numpy_helper
 
 from myops import _author_errors, _description, _dtypes, _given, _libraries, _shape_rule
+from myops._checked import checked
 from myops._description import Dim, OpInfo, OutputInfo
 from myops._names import choose
 from myops.onnx import module_paths, rule_mistakes
@@ -331,6 +332,7 @@ def _rename(builder: Builder, made: str, wanted: str) -> None:
                     names[place] = wanted
 
 
+@checked(opset="; the file to write is f=")
 def lower(model: files.Model, opset: int | None = None, f: files.Target = None) -> onnx.ModelProto:
     """Replaces every node of ours, and of any other op library, by standard operators.
 
@@ -359,7 +361,7 @@ def lower(model: files.Model, opset: int | None = None, f: files.Target = None) 
     source = model
     if opset is not None:
         newest = onnx.defs.onnx_opset_version()
-        opset = _given.whole("lower: opset", opset, 1, newest, "; the file to write is f=")
+        opset = _given.whole("lower: opset", opset, 1, newest)
     model = scopes.inline_callers(storage.opened(source))
     if opset is not None and opset != scopes.onnx_opset(model):
         model = convert(model, opset)

@@ -14,6 +14,7 @@ import onnx
 from onnx.defs import OpSchema
 
 from myops import _description, _libraries, _shape_rule
+from myops._checked import checked
 from myops._description import AttributeInfo, DecidedLength, Dim, InputInfo, OpInfo, OutputInfo
 
 ONNX_TYPE_NAMES = {  # the others are called the same
@@ -79,6 +80,7 @@ _FOUND = {
 }
 
 
+@checked()
 def register_schemas(model: onnx.ModelProto | None = None) -> None:
     """Registers the schema of every op that has a node with the onnx package; once is enough.
 

@@ -15,9 +15,10 @@ import numpy as np
 import onnx
 
 from myops import _given
+from myops._checked import checked
 from myops._text import for_markup, printable
 from myops.onnx.graph import files, scopes
-from myops.ort._measuring import fed, machine, opened
+from myops.ort._measuring import MOST_THREADS, fed, machine, opened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +27,6 @@ LOWERED = "lowered"
 PERCENTILES = (50, 90, 99)
 _LEAST = 10  # runs at least, however long they take
 _MOST = 100_000
-_MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ class Benchmark:
             line(console, f"[yellow]note[/] {for_markup(note)}")
 
 
+@checked()
 def bench(
     model: files.Model,
     against: files.Model | Sequence[files.Model] = (),
@@ -201,7 +202,7 @@ def _check(threads: Sequence[int], warmup: int, repeat: int | None, seconds: flo
     if not listed or getattr(threads, "ndim", 1) == 0 or not len(threads):
         raise ValueError(f"bench: threads: got {threads!r}, expected a list of numbers from 1 on")
     for number in threads:
-        _given.whole("bench: threads", number, 1, _MOST_THREADS)
+        _given.whole("bench: threads", number, 1, MOST_THREADS)
     _given.whole("bench: warmup", warmup, 0, _MOST)
     if repeat is not None:
         _given.whole("bench: repeat", repeat, 1, _MOST)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import onnx
 
+from myops._checked import checked
 from myops._names import near_misses
 from myops.onnx.graph import files
 from myops.ort import _named_libraries, _signing, _triton
@@ -35,7 +36,7 @@ class Bundle:
         folder: The folder.
         model: The model in it.
         libraries: The libraries in it, as the model's metadata names them.
-        files: Everything in it, weights too, relative to the folder.
+        files: Everything that was made, weights too, relative to the folder.
     """
 
     folder: Path
@@ -44,6 +45,7 @@ class Bundle:
     files: tuple[str, ...]
 
 
+@checked()
 def bundle(
     model: files.Model,
     folder: str | os.PathLike[str],
@@ -65,12 +67,13 @@ def bundle(
 
     Args:
         model: A path, the bytes of a file, or an onnx.ModelProto. It is not changed.
-        folder: Made by this; may exist if it is empty. It appears when everything is in it.
+        folder: Made by this; may exist if it is empty. It appears when everything is in it. With
+            `triton` it may be a model repository, to which the model is added.
         libraries: Libraries of others: {domain: path} or {domain: (path, version)}. That of myops
             is known. A domain whose nodes all have function bodies needs none.
         check: Load the finished bundle once, in a process of its own.
-        triton: The name of the model in a repository for NVIDIA Triton, which the folder becomes:
-            NAME/config.pbtxt and NAME/1 with the bundle. Default: no repository.
+        triton: The name of the model in a repository for NVIDIA Triton, which the folder becomes
+            or is: NAME/config.pbtxt and NAME/1 with the bundle. Default: no repository.
         repository: Where Triton sees the folder; its configuration names libraries by whole paths.
         ray_serve: Also write `serve_app.py`, an application for Ray Serve.
         sign: A private key (Ed25519), as a PEM file or its bytes: also write `signature.json`,
@@ -82,7 +85,7 @@ def bundle(
         What was made.
 
     Raises:
-        FileExistsError: The folder exists and is not empty.
+        FileExistsError: The folder exists and is not empty, or the repository has such a model.
         FileNotFoundError: The model, its weights or a library is missing.
         ValueError: A domain has no known library; a library is no library, for another machine,
             or not used by the model; Triton has no such type or name.
@@ -93,7 +96,8 @@ def bundle(
         'libmyops_ort.so'
     """
     target = Path(os.fspath(folder))
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    joined = bool(triton) and _triton.joins(target, _triton.checked_name(triton))
+    if not joined and target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise FileExistsError(f"{target}: exists and is not empty; remove it or give another name")
     proto = onnx.ModelProto()
     proto.CopyFrom(files.load(model, weights=False))
@@ -106,7 +110,7 @@ def bundle(
         raise ValueError("triton: got ray_serve=True as well, expected one of them")
     name = "model.onnx" if triton or not source else source.name
     # Where the bundle goes: Triton needs a folder for the model, and in it one for its version.
-    inner = Path(_triton.checked_name(triton), "1") if triton else Path()
+    inner = Path(triton, "1") if triton else Path()
     contents = [name, *data, *(item.file for item in named), *LOADERS]
     contents += ["serve_app.py"] if ray_serve else []
     contents += [_signing.SIGNATURE] if sign is not None else []
@@ -118,7 +122,10 @@ def bundle(
     files_beside = [item.file for item in named]
     described = _triton.config(proto, triton, files_beside, repository) if triton else ""
 
-    whole = target.with_name(f".{target.name}.{os.getpid()}")
+    whole = (
+        _triton.workplace(target) if joined else target.with_name(f".{target.name}.{os.getpid()}")
+    )
+    guide = f"{triton}/README.md" if joined else "README.md"  # of Triton; others keep theirs
     partial = whole / inner
     try:
         try:
@@ -141,16 +148,19 @@ def bundle(
         if triton:
             (partial.parent / "config.pbtxt").write_text(described, encoding="utf-8")
             text = _triton.readme(triton, repository)
-            (whole / "README.md").write_text(text, encoding="utf-8")
+            (whole / guide).write_text(text, encoding="utf-8")
         if check:
             _try(partial)
         if secret is not None:
             _signing.sign(partial, name, secret)
-        os.replace(whole, target)  # the target does not exist or is an empty folder
+        if joined:
+            _triton.add(whole / triton, target / triton)
+        else:
+            os.replace(whole, target)  # the target does not exist or is an empty folder
     finally:
         shutil.rmtree(whole, ignore_errors=True)
     made = [str(inner / item) for item in contents]
-    made += [f"{triton}/config.pbtxt", "README.md"] if triton else []
+    made += [f"{triton}/config.pbtxt", guide] if triton else []
     return Bundle(target, target / inner / name, tuple(named), tuple(made))
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from myops import _libraries, _recording
+from myops import _given, _libraries, _recording
+from myops._checked import checked
 from myops._explain import Call, show, words
 from myops._text import for_markup, printable
 from myops.onnx.graph import files, scopes, structure
@@ -128,6 +129,7 @@ class ModelExplanation:
         return "\n".join(lines)
 
 
+@checked()
 def explain(
     model: files.Model,
     *,
@@ -173,8 +175,7 @@ def explain(
     """
     from myops.ort import _measuring
 
-    if threads < 1:
-        raise ValueError(f"explain: threads: got {threads}, expected a number from 1 on")
+    threads = _given.whole("explain: threads", threads, 1, _measuring.MOST_THREADS)
     say = progress or (lambda text: None)
     say("loading")
     source, proto, names = _named(model)

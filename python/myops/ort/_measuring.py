@@ -11,6 +11,8 @@ import numpy as np
 from myops._text import printable
 from myops.onnx.graph import files, scopes
 
+MOST_THREADS = 1024  # of a session
+
 
 def opened(
     name: str,

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from myops import _libraries
+from myops._checked import checked
+from myops.ort import _library_file
 from myops.ort._named_libraries import Policy, choose
 
 if TYPE_CHECKING:
     import onnx
     import onnxruntime
-
-    from myops.ort._signing import Key
 
 MINIMUM_ONNXRUNTIME = (1, 17)
 
@@ -68,6 +68,7 @@ def checked_onnxruntime() -> Any:
     return onnxruntime
 
 
+@checked(leave=("session_options",))  # after whether there is an ONNX Runtime
 def register(
     session_options: onnxruntime.SessionOptions, *more_libraries: str | os.PathLike[str]
 ) -> onnxruntime.SessionOptions:
@@ -96,7 +97,12 @@ def register(
         >>> options = myops.ort.register(onnxruntime.SessionOptions())
         >>> session = onnxruntime.InferenceSession("model.onnx", options)
     """
-    checked_onnxruntime()
+    onnxruntime = checked_onnxruntime()
+    if not isinstance(session_options, onnxruntime.SessionOptions):
+        raise TypeError(
+            f"register: session_options: got {session_options!r}, expected an "
+            "onnxruntime.SessionOptions"
+        )
     known = [library.ort_library for library in _libraries.known()]
     libraries = [os.fspath(file) for file in (*known, *more_libraries) if file is not None]
     _refuse_pyops_beside(libraries)
@@ -117,6 +123,7 @@ def register_libraries(
             raise FileNotFoundError(f"no such custom-op library: {library}")
         known_by = (hashes or {}).get(library, os.path.realpath(library))
         if known_by not in done:
+            _library_file.refuse_damaged(library)
             # The system's loader looks for a bare name in its search path only.
             session_options.register_custom_ops_library(os.path.abspath(library))
             done.add(known_by)
@@ -142,7 +149,10 @@ def loadable(
     if isinstance(model, (bytes, bytearray, memoryview)):
         return bytes(model)
     if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model)
+        path = os.fspath(model)
+        if not path or os.path.isdir(path):  # of which ONNX Runtime says that it is no protobuf
+            raise IsADirectoryError(f"model: {path or repr(path)}: got a folder, expected a file")
+        return path
     return serialized(model, session_options)
 
 
@@ -200,14 +210,15 @@ def _fits(model: onnx.ModelProto) -> bool:
         return False
 
 
+@checked()
 def session(
     model: str | os.PathLike[str] | bytes | onnx.ModelProto,
     *,
-    providers: Sequence[Any] = ("CPUExecutionProvider",),
+    providers: Sequence[str | tuple[str, Mapping[str, Any]]] = ("CPUExecutionProvider",),
     session_options: onnxruntime.SessionOptions | None = None,
     libraries: Sequence[str | os.PathLike[str]] = (),
     named_libraries: Policy = "check",
-    trusted_keys: Sequence[Key] | None = None,
+    trusted_keys: Sequence[str | os.PathLike[str] | bytes] | None = None,
     **options: Any,
 ) -> onnxruntime.InferenceSession:
     """Loads a model with nodes of the domain "myops" into ONNX Runtime.
@@ -276,6 +287,12 @@ def session(
         needed = [*choose(source, given, named_libraries), *given]
         _refuse_pyops_beside(needed)
         register_libraries(session_options, needed, hashes)
-        return onnxruntime.InferenceSession(
-            source, session_options, providers=list(providers), **options
-        )
+        try:
+            return onnxruntime.InferenceSession(
+                source, session_options, providers=list(providers), **options
+            )
+        except UnicodeDecodeError as error:  # of ONNX Runtime's own message
+            raise ValueError(
+                "model: got a name that is no UTF-8, expected an ONNX model; the file is damaged "
+                f"({error})"
+            ) from error

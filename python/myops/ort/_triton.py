@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import onnx
 from onnx import TensorProto
@@ -36,6 +39,64 @@ def checked_name(name: str) -> str:
             f"triton: got the model name {name!r}, expected letters, digits and any of . _ + - only"
         )
     return name
+
+
+def joins(folder: Path, name: str) -> bool:
+    """Whether the model is added to a repository that exists already.
+
+    Raises:
+        FileExistsError: It is in there, or the folder has something else in it.
+    """
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return False
+    if os.path.lexists(folder / name):
+        raise FileExistsError(
+            f"triton: got the model name {name!r}, which {folder} has already, expected a new one; "
+            f"give another name, or remove {folder / name}"
+        )
+    if not any(map(_is_model, folder.iterdir())):
+        raise FileExistsError(
+            f"{folder}: exists, is not empty and is no model repository, whose folders have a "
+            "config.pbtxt or versions 1, 2, ...; remove it or give another name"
+        )
+    return True
+
+
+def _is_model(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    config = (folder / "config.pbtxt").is_file()
+    return config or any(item.name.isdigit() and item.is_dir() for item in folder.iterdir())
+
+
+def workplace(folder: Path) -> Path:
+    """A new name for what is made before it is moved into a repository that exists.
+
+    Beside the repository, because a server that polls it would take a half-made folder for a
+    model; in it where only that can be moved or written, as in a mounted volume.
+    """
+    parent = folder.absolute().parent
+    movable = parent.stat().st_dev == folder.stat().st_dev and os.access(parent, os.W_OK)
+    return (parent if movable else folder) / f".{folder.name}.{os.getpid()}"
+
+
+def add(made: Path, place: Path) -> None:
+    """Moves the finished folder of a model into its repository.
+
+    Raises:
+        FileExistsError: Someone else made one of that name meanwhile.
+        OSError: The repository cannot be written.
+    """
+    try:
+        made.rename(place)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise FileExistsError(
+                f"triton: {place} was made by someone else meanwhile; nothing was changed"
+            ) from error
+        raise type(error)(
+            f"bundle: folder: {place}: cannot be written: {error.strerror}"
+        ) from error
 
 
 def config(model: onnx.ModelProto, name: str, libraries: Sequence[str], repository: str) -> str:
@@ -105,13 +166,13 @@ def _quoted(text: str) -> str:
 
 _README = """# {name} for NVIDIA Triton
 
-A model repository with one model, for the ONNX Runtime backend on {platform}.
+A model of a model repository, for the ONNX Runtime backend on {platform}.
 
     tritonserver --model-repository={repository}
 
 `config.pbtxt` names each library with its whole path, because Triton takes no relative ones:
-Triton has to see this folder as `{repository}`. Triton itself compares no hashes.
-`python {name}/1/load.py` does, and loads the model once.
+Triton has to see the repository as `{repository}`. Triton itself compares no hashes.
+`python {name}/1/load.py`, in the repository, does, and loads the model once.
 
 Requests are not joined (`max_batch_size: 0`), and the model runs on the CPU. Where axis 0 of every
 input and output counts requests, set `max_batch_size`, take the first number of `dims` away
@@ -120,5 +181,5 @@ everywhere, and add `dynamic_batching {{ }}`.
 
 
 def readme(name: str, repository: str) -> str:
-    """The README of a repository."""
+    """The README of a model in a repository."""
     return _README.format(name=name, repository=repository, platform=this_platform())

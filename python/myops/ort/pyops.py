@@ -46,7 +46,7 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,9 @@ import onnx
 import onnxruntime
 
 from myops import _dtypes, _libraries, _numpy_call
+from myops._checked import checked
 from myops._description import AttributeInfo, OpInfo
+from myops.onnx.graph import files
 from myops.onnx.schema import ELEMENT_TYPES
 from myops.ort import _extensions, _pyop_models, _session
 
@@ -279,10 +281,11 @@ class PyopSession(onnxruntime.InferenceSession):
         raise NotImplementedError("PyopSession.run_async: use run in a thread of your own")
 
 
+@checked()
 def pyop_session(
     model: str | os.PathLike[str] | bytes | onnx.ModelProto,
     *,
-    providers: Sequence[Any] = ("CPUExecutionProvider",),
+    providers: Sequence[str | tuple[str, Mapping[str, Any]]] = ("CPUExecutionProvider",),
     session_options: onnxruntime.SessionOptions | None = None,
     libraries: Sequence[str | os.PathLike[str]] = (),
     **options: Any,
@@ -316,8 +319,8 @@ def pyop_session(
     """
     _session.checked_onnxruntime()
     number = next(_numbers)
-    source = _session.loadable(model)
-    copy = onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(files.load(model))
     _session.serialized(copy)  # the steps below need it in one message, with its weights
     rewritten = _pyop_models.rewrite(copy, number)
     _define_pyops()

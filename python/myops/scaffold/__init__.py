@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from myops import _numpy
+from myops._checked import checked
 
 __all__ = ["new_package"]
 
@@ -46,6 +47,7 @@ _TAKEN = (
 )
 
 
+@checked()
 def new_package(
     name: str, directory: str | os.PathLike[str] = ".", *, op: str = "soft_clip", cuda: bool = False
 ) -> Path:
@@ -80,6 +82,8 @@ def new_package(
             f"new: the name of the package: got {name!r}, which is taken by another package or by "
             f"a namespace of torch; try {name + '_ops'!r}"
         )
+    if os.path.exists(directory) and not os.path.isdir(directory):
+        raise NotADirectoryError(f"new: {os.fspath(directory)}: got a file, expected a folder")
     folder = Path(directory) / name
     if folder.exists():
         raise FileExistsError(f"new: {folder} exists already; nothing was written")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from myops._checked import checked
 from myops._names import near_misses
 from myops.onnx import module_paths
 from myops.onnx.comparison import steps, torch_side
@@ -21,6 +22,7 @@ from myops.onnx.comparison.ties import Ties
 from myops.onnx.graph import files
 
 
+@checked()
 def compare(
     model: Any,
     args: Any,

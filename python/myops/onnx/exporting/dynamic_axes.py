@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
 
 import torch
 from torch.utils import _pytree as pytree
 
 from myops._names import near_misses
+from myops._text import printable, shorten
 from myops.onnx.exporting.inputs import Inputs
 
 _MULTIPLE = re.compile(r"\s*(?:(\d+)\s*\*\s*)?([A-Za-z_]\w*)\s*")  # "32*h"
@@ -79,11 +80,17 @@ def named_axes(
 def _check_names(inputs: Inputs, axes: Mapping[str, Any], output_names: Any) -> None:
     """Refuses dynamic axes for names that are neither inputs nor outputs."""
     known = [*inputs.names, *(output_names or ())]
+    for name, given in axes.items():
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise TypeError(
+                f"export: dynamic_axes: {name}: got {shorten(printable(repr(given)), 100)}, "
+                "expected a dict of names by axis, or a list of axes"
+            )
     for name in axes:
         if name not in known:
             raise ValueError(
                 f"export: dynamic_axes: got {name!r}, expected one of {', '.join(known)}."
-                f"{near_misses(name, known)}"
+                f"{near_misses(str(name), known)}"
             )
 
 
@@ -127,19 +134,44 @@ def axes_from_shapes(inputs: Inputs, shapes: Any) -> dict[str, dict[int, str]] |
 def specs(inputs: Inputs, shapes: Any) -> list[tuple[str, torch.Tensor, Any]]:
     """For each input of the graph its name, its example and its entry of `dynamic_shapes`."""
     values = inputs.values
+    if not isinstance(shapes, (Mapping, list, tuple)):
+        _refuse_shapes("", shapes, "a dict by the parameters of forward, or a list in their order")
     if not isinstance(shapes, Mapping):
         shapes = dict(zip(values, shapes, strict=False))
     for name in shapes:
         if name not in values:
             raise ValueError(
                 f"export: dynamic_shapes: got {name!r}, expected parameters of forward: "
-                f"{', '.join(values)}.{near_misses(name, values)}"
+                f"{', '.join(values)}.{near_misses(str(name), values)}"
             )
     entries = [s for name, value in values.items() for s in _leaf_specs(value, shapes.get(name))]
-    return [
+    found = [
         (slot.name, inputs.tensor(slot), spec)
         for slot, spec in zip(inputs.slots, entries, strict=True)
     ]
+    for name, tensor, spec in found:
+        _check_spec(name, tensor, spec)
+    return found
+
+
+def _check_spec(name: str, tensor: torch.Tensor, spec: Any) -> None:
+    """Refuses what torch.export takes for no entry of a tensor."""
+    if spec is None:
+        return
+    if not isinstance(spec, (Mapping, list, tuple)):
+        _refuse_shapes(name, spec, "a dict of dims by axis, a list of dims, or None")
+    rank = tensor.dim()
+    for axis, dim in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
+        if not isinstance(axis, int) or not -rank <= axis < rank:
+            _refuse_shapes(name, axis, f"axes from {-rank} to {rank - 1}")
+        # A Dim is a class in some versions of torch, a hint such as Dim.AUTO an object.
+        if not (dim is None or isinstance(dim, (int, str, type)) or "Dim" in type(dim).__name__):
+            _refuse_shapes(name, dim, "a torch.export.Dim, a name, a length or None")
+
+
+def _refuse_shapes(name: str, got: Any, expected: str) -> NoReturn:
+    where = f"export: dynamic_shapes: {name}: " if name else "export: dynamic_shapes: "
+    raise TypeError(f"{where}got {shorten(printable(repr(got)), 100)}, expected {expected}")
 
 
 def _dims(name: str, tensor: torch.Tensor, axes: Any, titles: _Titles) -> dict[int, Any] | None:
@@ -178,6 +210,15 @@ def _leaf_specs(value: Any, spec: Any) -> list[Any]:
     """The entry of dynamic_shapes for each tensor in the value of a parameter."""
     if isinstance(value, torch.Tensor):
         return [spec]
+    kinds = (Mapping,) if isinstance(value, Mapping) else (list, tuple)
+    if isinstance(value, (Mapping, list, tuple)) and spec is not None:
+        missing = [] if isinstance(spec, kinds) else [spec]
+        if isinstance(value, Mapping) and not missing:
+            missing = [key for key in value if key not in spec]
+        elif not missing and len(spec) != len(value):
+            missing = [spec]
+        if missing:
+            _refuse_shapes("", missing[0], "entries of the same structure as the inputs, or None")
     if isinstance(value, Mapping):
         return [s for key, item in value.items()
                 for s in _leaf_specs(item, None if spec is None else spec[key])]  # fmt: skip

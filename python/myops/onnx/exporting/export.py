@@ -11,6 +11,7 @@ import onnx
 import torch
 
 from myops import _given
+from myops._checked import callers_level, checked
 from myops.onnx import guards
 from myops.onnx.exporting import dynamic_axes as _axes
 from myops.onnx.exporting import exporters, torch_arguments
@@ -28,6 +29,11 @@ from myops.onnx.symbolics import (
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
 
 
+@checked(
+    # It takes programs, too, and says more about the others.
+    leave=("model", "f", "dynamic_axes", "dynamo", "verify", "optimize", "verbose",
+           "custom_opsets"),
+)  # fmt: skip
 def export(
     model: torch.nn.Module,
     args: Any = (),
@@ -243,6 +249,6 @@ def _build_in_flags(model: Any, inputs: Inputs) -> None:
                 f"model, because forward branches on it. To say that this is meant: "
                 f"constants=[{name!r}]",
                 guards.ExportCheckWarning,
-                stacklevel=3,
+                stacklevel=callers_level(),
             )
             inputs.build_in([name])

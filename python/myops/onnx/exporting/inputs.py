@@ -222,4 +222,10 @@ def _by_parameter(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if isinstance(model, torch.jit.ScriptModule):
         names = [argument.name for argument in forward.schema.arguments[1:]]
         return {**dict(zip(names, args, strict=False)), **kwargs}
-    return dict(inspect.signature(forward).bind(*args, **kwargs).arguments)
+    signature = inspect.signature(forward)
+    try:
+        return dict(signature.bind(*args, **kwargs).arguments)
+    except TypeError as error:
+        raise TypeError(
+            f"export: args, kwargs: {error}, expected arguments for forward{signature}"
+        ) from None

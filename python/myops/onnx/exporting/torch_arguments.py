@@ -179,6 +179,10 @@ def set_versions(model: onnx.ModelProto, versions: Mapping[str, int]) -> None:
 
 
 def _versions(given: Mapping[str, int]) -> dict[str, int]:
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"export: custom_opsets: got {given!r}, expected a dict of versions by domain"
+        )
     for domain, version in given.items():
         name = f"export: custom_opsets: {domain!r}"
         if domain in _STANDARD:

@@ -25,6 +25,12 @@ def refuse(f: Any, external_data: bool) -> None:
         raise ValueError("export: f: got a file object, expected a path: external_data needs one")
 
 
+def refuse_target(f: files.Target) -> None:
+    """The same for what takes long: so that its result is not lost at the end."""
+    if isinstance(f, (str, os.PathLike)):
+        refuse_unwritable(f, "f")
+
+
 def refuse_unwritable(path: str | os.PathLike[str], what: str) -> None:
     """Refuses a file that cannot be written.
 
@@ -36,6 +42,8 @@ def refuse_unwritable(path: str | os.PathLike[str], what: str) -> None:
         OSError: It is a folder, its folder does not exist, or nothing can be written there.
     """
     path = Path(path)
+    if "\0" in os.fspath(path):
+        raise ValueError(f"{what}: got {os.fspath(path)!r}, expected a path")
     if path.is_dir():
         raise IsADirectoryError(f"{what}: {path}: got a folder, expected a file")
     if not path.absolute().parent.is_dir():
@@ -47,6 +55,8 @@ def refuse_unwritable(path: str | os.PathLike[str], what: str) -> None:
     try:
         with tempfile.NamedTemporaryFile(prefix=f".{path.name[:50]}.", dir=path.absolute().parent):
             pass
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what}: got {os.fspath(path)!r}, expected a path") from error
     except OSError as error:  # it would tell the temporary name
         raise type(error)(f"{what}: {path}: cannot be written: {error.strerror}") from error
 
@@ -54,6 +64,7 @@ def refuse_unwritable(path: str | os.PathLike[str], what: str) -> None:
 def write(model: onnx.ModelProto, f: Any, external_data: bool) -> None:
     """Writes a model to a path or a stream; an existing file is replaced at the end."""
     large = files.is_large(model)
+    refuse_target(f)
     if isinstance(f, (str, os.PathLike)):
         _write_file(model, Path(f).resolve(), external_data, large)
     elif f is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +15,7 @@ import onnx
 import torch
 from torch.utils import _pytree as pytree
 
-import myops
+from myops._checked import callers_level
 from myops._torch import arrays, seeds
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
@@ -28,7 +26,6 @@ from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning
 from myops.onnx.matrix import narrow_floats
 
 Changes = Mapping[str, torch.Tensor]
-_MYOPS = os.path.join(os.path.dirname(os.path.abspath(myops.__file__)), "")
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training")
 
 
@@ -88,7 +85,7 @@ class Exported:
         return TracedReads(runnable(self.model), self.inputs, self.recorded, unchanged)
 
     def warn(self, text: str) -> None:
-        warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=_callers_level())
+        warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=callers_level())
 
     def warn_excused(self, difference: str, reason: str) -> None:
         """Warns once of each reason for a difference that is no fault of the file."""
@@ -228,18 +225,6 @@ class Exported:
             a.shape != b.shape or not np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
             for a, b in zip(self.base, again, strict=True)
         )
-
-
-def _callers_level() -> int:
-    """For warnings.warn in the caller of this: the first line that is not in this library."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _is_library(frame.f_code.co_filename):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith(_MYOPS) or os.path.basename(file) == "contextlib.py"
 
 
 def runnable(model: Any) -> Any:

@@ -14,8 +14,9 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
+from myops._checked import checked
 from myops._names import choose
 from myops.onnx.matrix.cells import EXPORTERS, VERDICTS, Case, Cases, Cell, Outcome
 from myops.onnx.matrix.report import Matrix
@@ -47,9 +48,10 @@ def newest_opset() -> int:
     return int(onnx.defs.onnx_opset_version())
 
 
+@checked()
 def opset_matrix(
     cases: Cases,
-    opsets: Iterable[int] | None = None,
+    opsets: Sequence[int] | None = None,
     exporters: Sequence[str] = tuple(EXPORTERS),
     *,
     tolerance: float | None = None,
@@ -112,7 +114,7 @@ def opset_matrix(
     return Matrix(found, title=title, tolerance=tolerance)
 
 
-def _checked(opsets: Iterable[int]) -> list[int]:
+def _checked(opsets: Sequence[int]) -> list[int]:
     wanted = sorted(set(opsets))
     newest = newest_opset()
     wrong = [opset for opset in wanted if not LOWEST_OPSET <= opset <= newest]

@@ -10,13 +10,15 @@ import contextlib
 import io
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from myops._text import reason
 from myops.onnx.comparison.ort_side import Runner
@@ -48,7 +50,7 @@ def prepared(model: onnx.ModelProto, libraries: Sequence[Any]) -> onnx.ModelProt
     known = inference.types(copy, made, libraries)
     have = {item.name for item in (*copy.graph.value_info, *copy.graph.output, *copy.graph.input)}
     copy.graph.value_info.extend(known[name] for name in made if name in known and name not in have)
-    onnx.helper.set_model_props(copy, {
+    helper.set_model_props(copy, {
         **{item.key: item.value for item in copy.metadata_props},
         "onnx.infer": "onnxruntime.quant",  # tells the quantizer not to infer types
     })  # fmt: skip
@@ -91,9 +93,17 @@ def ranges(
 
     base: Any = getattr(calibrate, METHODS[method])
     runner = Runner(libraries)
+    large = files.is_large(model)
 
     class Calibrator(base):
         """A calibrator whose sessions have the libraries of custom nodes."""
+
+        def augment_graph(self) -> None:
+            if method != "minmax":
+                super().augment_graph()
+                return
+            _add_extremes(self.model, self.select_tensors_to_calibrate(self.model)[0])
+            onnx.save(self.model, self.augmented_model_path, save_as_external_data=large)
 
         def create_inference_session(self) -> None:
             import onnxruntime
@@ -110,27 +120,47 @@ def ranges(
             )  # fmt: skip
 
     types = sorted({*registry.QLinearOpsRegistry, *registry.QDQRegistry, *custom})
-    with _quiet(), tempfile.TemporaryDirectory(prefix="myops.quantize.") as folder:
+    with tempfile.TemporaryDirectory(prefix="myops.quantize.") as folder:
         path = Path(folder) / "model.onnx"
-        large = files.is_large(model)
-        onnx.save(_copied(model) if large else model, path, save_as_external_data=large)
-        calibrator = Calibrator(
-            path, types, augmented_model_path=str(Path(folder) / "augmented.onnx"),
-            use_external_data_format=large,
-        )  # fmt: skip
-        calibrator.augment_graph()
-        calibrator.create_inference_session()
+        with _quiet():
+            onnx.save(_copied(model) if large else model, path, save_as_external_data=large)
+            calibrator = Calibrator(
+                path, types, augmented_model_path=str(Path(folder) / "augmented.onnx"),
+                use_external_data_format=large,
+            )  # fmt: skip
+            calibrator.augment_graph()
+            calibrator.create_inference_session()
         with _leaving_out_infinite(calibrate.HistogramCollector) as unbounded:
             for feed in feeds:  # one by one: it would keep the values of all of them
-                calibrator.collect_data(_Reader([feed]))
+                with _quiet():
+                    calibrator.collect_data(_Reader([feed]))
                 advance("calibration")
-        found = calibrator.compute_data()
-        for name, item in list(found.items()):
-            if not all(np.isfinite(limit).all() for limit in item.range_value):
-                unbounded.add(name)
-        for name in unbounded.intersection(found.keys()):
-            del found.data[name]
-        return found, unbounded
+        with _quiet():
+            found = calibrator.compute_data()
+    for name, item in list(found.items()):
+        if not all(np.isfinite(limit).all() for limit in item.range_value):
+            unbounded.add(name)
+    for name in unbounded.intersection(found.keys()):
+        del found.data[name]
+    return found, unbounded
+
+
+def _add_extremes(model: onnx.ModelProto, names: Iterable[str]) -> None:
+    """Makes the least and the largest element of each value outputs, in the order and with the
+    names that `MinMaxCalibrater` reads. It would look through all nodes for the place of each."""
+    infos = (*model.graph.value_info, *model.graph.output, *model.graph.input)
+    kinds = {item.name: item.type.tensor_type.elem_type for item in infos}
+    flat = f"{uuid.uuid4()}"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1]), flat))
+    for name in names:
+        for reduce in ("ReduceMin", "ReduceMax"):
+            made = f"{name}_{reduce}"
+            # With keepdims, because ONNX Runtime reduces no axis of length 0 without.
+            model.graph.node.append(
+                helper.make_node(reduce, [name], [f"{made}_Reshape"], keepdims=1)
+            )
+            model.graph.node.append(helper.make_node("Reshape", [f"{made}_Reshape", flat], [made]))
+            model.graph.output.append(helper.make_tensor_value_info(made, kinds[name], [None]))
 
 
 @contextlib.contextmanager
@@ -178,8 +208,18 @@ def quantized(
     """
     from onnxruntime.quantization import QuantType, qdq_quantizer, registry
 
+    from myops.onnx.precision.indexed import IndexedModel, finding_by_index
+
     class Quantizer(qdq_quantizer.QDQQuantizer):
         """A quantizer that distinguishes a custom node from the node of ONNX with the same type."""
+
+        @property
+        def model(self) -> IndexedModel:
+            return self._indexed
+
+        @model.setter
+        def model(self, value: Any) -> None:  # its constructor sets one, and already asks it
+            self._indexed = IndexedModel(value.model)
 
         def should_quantize_node(self, node: onnx.NodeProto) -> bool:
             if not structure.is_custom(node.domain):
@@ -207,7 +247,7 @@ def quantized(
             return False
 
     types = sorted({*registry.QLinearOpsRegistry, *registry.QDQRegistry})
-    with _quiet():
+    with _quiet(), finding_by_index():
         quantizer = Quantizer(
             _copied(model), per_channel, reduce_range, QuantType.QInt8,
             getattr(QuantType, TYPES[activations]), found, [], list(excluded), types,
@@ -219,7 +259,7 @@ def quantized(
     kept = [item for item in result.metadata_props if item.key != "onnx.infer"]
     properties = {item.key: item.value for item in kept}
     del result.metadata_props[:]
-    onnx.helper.set_model_props(result, properties)
+    helper.set_model_props(result, properties)
     return result
 
 

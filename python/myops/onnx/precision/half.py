@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from myops._checked import checked
 from myops._names import choose
 from myops.onnx.bodies import add_function_bodies
-from myops.onnx.graph import files, scopes, storage
+from myops.onnx.graph import files, scopes, storage, writing
 from myops.onnx.precision import losses, samples
 from myops.onnx.precision.conversion import Conversion, HalfNode
 from myops.onnx.precision.kernels import HALVES
@@ -110,6 +111,7 @@ class Half:
         return _pages.fragment("half.html", result=self, words=printing)
 
 
+@checked()
 def to_half(
     model: files.Model,
     f: files.Target = None,
@@ -185,6 +187,7 @@ def to_half(
     if not limit >= 0:
         raise ValueError(f"half: layer_loss: got {layer_loss}, expected a number >= 0")
     say = progress or (lambda text: None)
+    writing.refuse_target(f)
     source = storage.load(model)
     before = storage.size(source) + storage.light_bytes(source)
     storage.attach(source, storage.folder_of(model))

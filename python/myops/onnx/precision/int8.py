@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from myops._checked import checked
 from myops._names import choose
 from myops.onnx.bodies import add_function_bodies
-from myops.onnx.graph import files, scopes, storage, structure
+from myops.onnx.graph import files, scopes, storage, structure, writing
 from myops.onnx.precision import calibration, losses, samples
 from myops.onnx.precision.quantization import OLDEST, Quantization, QuantizedNode
 from myops.onnx.schema import register_schemas
@@ -112,6 +113,7 @@ class Quantized:
         return _pages.fragment("quantized.html", result=self, words=printing)
 
 
+@checked()
 def quantize(
     model: files.Model,
     f: files.Target = None,
@@ -184,6 +186,7 @@ def quantize(
     bound = losses.Bound(metric, max_loss)
     if data is None:
         raise ValueError("quantize: data: got none, expected inputs of the model's own kind")
+    writing.refuse_target(f)
     if most < 1:
         raise ValueError(f"quantize: most: got {most}, expected at least 1")
     source = storage.load(model)

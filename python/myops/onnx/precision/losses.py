@@ -74,8 +74,8 @@ METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "sqnr": relative_l2,  # shown in decibels
 }
 MEANINGS = {
-    "relative-l2": "Euclidean norm of the error over that of the output in float32",
-    "max": "largest error over the largest magnitude of the output in float32",
+    "relative-l2": "Euclidean norm of the error over that of the original output",
+    "max": "largest error over the largest magnitude of the original output",
     "sqnr": "signal-to-noise ratio in decibels: 20 log10(1 / relative-l2)",
 }
 

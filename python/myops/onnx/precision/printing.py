@@ -92,7 +92,7 @@ def loss_lines(result: Half | Quantized) -> list[str]:
 
 
 def reasons(result: Half | Quantized) -> list[tuple[str, list[Any]]]:
-    """The nodes in float32 by kind of reason, the most frequent first."""
+    """The nodes that were not converted by kind of reason, the most frequent first."""
     found: dict[str, list[Any]] = {}
     for item in result.nodes:
         if item.kind:
@@ -112,6 +112,8 @@ INT8_KINDS = {
     "custom": "custom nodes",
     "range": "infinite or NaN values",
     "quantizer": "not quantized by ONNX Runtime's quantizer",
+    "sizes": KINDS["sizes"],
+    "coordinates": KINDS["coordinates"],
     "body": "bodies of If, Loop, Scan",
     "bound": "until max_loss holds",
     "kept": "asked for",
@@ -143,7 +145,13 @@ def show_quantized(
             f"{item.name}: {item.reason}" if kind in ("custom", "bound") else item.name
             for item in shown
         )
-        say(console, f"  float32, {INT8_KINDS[kind]}: {len(nodes)}: {listed}{more}")
+        where = f"{dtypes(nodes)}, {INT8_KINDS[kind]}"
+        say(console, f"  {where}: {len(nodes)}: {listed}{more}")
+
+
+def dtypes(nodes: list[Any]) -> str:
+    """ "float32" or "float32 or float64": the dtypes of nodes."""
+    return " or ".join(sorted({item.precision for item in nodes}))
 
 
 def int8_line(result: Quantized) -> str:

@@ -23,9 +23,10 @@ from myops.onnx.precision import (
     quantized_layers,
     samples,
 )  # fmt: skip
-from myops.onnx.precision.frames import frames_of
+from myops.onnx.precision.frames import Frame, frames_of
 from myops.onnx.precision.integer_forms import DEQUANTIZE, QUANTIZE
 from myops.onnx.precision.kernels import HALVES
+from myops.onnx.surgery.summary import dtype_name
 
 OLDEST = 11  # the oldest opset that the quantizer supports
 _HALF_QUANTIZED = 19  # the oldest opset whose QuantizeLinear reads float16 and bfloat16
@@ -40,8 +41,10 @@ class QuantizedNode:
     Attributes:
         name: The node in words: its name and its type.
         op_type: The type, with the domain where that is not the standard one.
-        precision: "int8" where its inputs or outputs are integers, else "float32".
-        kind: Why it is float32: "custom", "quantizer" (ONNX Runtime's does not quantize it),
+        precision: "int8" where its inputs or outputs are quantized, else the float dtype of its
+            outputs or inputs, such as "float32"; of a node without floats, that of its output; "?"
+            where the dtype is not known.
+        kind: Why it is not int8: "custom", "quantizer" (ONNX Runtime's does not quantize it),
             "sizes" or "coordinates" (it computes lengths, factors or positions), "range" (a value
             of it is infinite or NaN), "body" (of If, Loop or Scan), "bound" or "kept"; "" for int8.
         reason: The same in a sentence.
@@ -280,6 +283,7 @@ class Quantization:
         """The precisions of the nodes of the model that could have been quantized."""
         touched = _on_integers(self.result) | set(self.on_integers)
         left = {node.name for node in self.result.graph.node}
+        frame = frames_of(self.model, self.libraries)[0]
         found = []
         for node in self.model.graph.node:
             if node.op_type in ("Constant", QUANTIZE, DEQUANTIZE):
@@ -287,15 +291,25 @@ class Quantization:
             folded = node.name not in left
             whole = (node.name in touched or folded) and node.name not in self.reasons
             default = "quantizer", "ONNX Runtime's quantizer leaves it in float"
+            dtype = _dtype(frame, node)
+            if dtype == "float64":
+                default = "quantizer", "ONNX Runtime's quantizer quantizes no float64"
             if any(structure.subgraphs(node)):
                 default = "body", "ONNX Runtime's quantizer does not look into bodies"
             kind, text = ("", "") if whole else self.reasons.get(node.name, default)
             custom = structure.is_custom(node.domain)
             found.append(QuantizedNode(
                 structure.label(node), f"{node.domain}::{node.op_type}" if custom else node.op_type,
-                "int8" if whole else "float32", kind, text, self.alone.get(node.name),
+                "int8" if whole else dtype, kind, text, self.alone.get(node.name),
             ))  # fmt: skip
         return found
+
+
+def _dtype(frame: Frame, node: onnx.NodeProto) -> str:
+    """The dtype in which a node computes, as far as its values tell."""
+    kinds = [frame.elem_type(name) for name in (*node.output, *node.input) if name]
+    names = [dtype_name(kind) for kind in kinds if kind]
+    return next((name for name in names if "float" in name), names[0] if names else "?")
 
 
 def _on_integers(model: onnx.ModelProto) -> set[str]:

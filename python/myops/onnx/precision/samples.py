@@ -13,6 +13,7 @@ import onnx
 
 from myops._extras import require
 from myops._names import choose
+from myops._text import printable, shorten
 from myops.onnx.schema import dims_of
 
 Data = str | os.PathLike[str] | Iterable[Mapping[str, Any]] | None
@@ -64,6 +65,8 @@ def of(
     if isinstance(data, (str, os.PathLike)):
         feeds = read_folder(model, Path(data), most, mean, std)
     else:
+        if getattr(data, "ndim", 1) == 0:  # an array or tensor without axes
+            raise TypeError(f"data: got {data!r}, expected a list of dicts of arrays")
         feeds = [_checked(model, item, f"item {n}") for n, item in enumerate(data)]
         feeds = feeds[:most]
     if not feeds:
@@ -204,6 +207,11 @@ def _image(
 
 def _checked(model: onnx.ModelProto, given: Mapping[str, Any], where: str) -> dict[str, np.ndarray]:
     """The arrays of one run, in the types of the inputs."""
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"data: {where}: got {shorten(printable(repr(given)), 100)}, expected a dict of arrays "
+            "by the names of inputs"
+        )
     wanted = inputs_of(model)
     for name in given:
         choose(name, [item.name for item in model.graph.input],

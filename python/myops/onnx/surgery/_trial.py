@@ -74,18 +74,20 @@ def _inputs(
     lengths: dict[str, int] = {}
     feeds = {}
     for item in inputs:
-        sequence = item.type.WhichOneof("value") == "sequence_type"
+        which = item.type.WhichOneof("value")
         if item.name in given:
-            value = given[item.name]
-            feeds[item.name] = list(map(np.asarray, value)) if sequence else np.asarray(value)
+            feeds[item.name] = _given(item.type, given[item.name])
             continue
-        if item.type.WhichOneof("value") != "tensor_type":
-            kind = (
-                "sequence, which must be given as a list of arrays"
-                if sequence
-                else ("value that is no tensor, which must be given")
+        if which != "tensor_type":
+            kinds = {
+                "sequence_type": "a sequence, which must be given as a list of arrays",
+                "optional_type": "an optional value, which must be given as an array, a list of "
+                "arrays or None",
+            }
+            kind = kinds.get(str(which), "a value that is no tensor, which must be given")
+            raise GraphError(
+                f"inputs: {item.name!r} is {kind}; or leave the check out (check=False, --no-check)"
             )
-            raise GraphError(f"inputs: {item.name!r} is a {kind}; or leave the check out")
         shape = shapes.get(item.name)
         if shape is None:
             dims = dims_of(item.type.tensor_type)
@@ -96,8 +98,24 @@ def _inputs(
                 usual = length if axis else _BATCH
                 named = lengths.setdefault(dim, usual) if isinstance(dim, str) else usual
                 shape.append(dim if isinstance(dim, int) else named)
+        if any(length < 0 for length in shape):
+            raise GraphError(
+                f"shapes: {item.name}: got {list(shape)}, expected lengths of 0 or more"
+            )
         feeds[item.name] = _random(item.type.tensor_type.elem_type, shape, rng, *bounds)
     return feeds
+
+
+def _given(kind: onnx.TypeProto, value: Any) -> Any:
+    if kind.HasField("optional_type"):
+        return None if value is None else _given(kind.optional_type.elem_type, value)
+    if kind.HasField("sequence_type"):
+        return [_given(kind.sequence_type.elem_type, item) for item in value]
+    if kind.WhichOneof("value") not in (None, "tensor_type"):
+        return value
+    array = np.asarray(value)
+    # ONNX Runtime would take the bytes of the other byte order for numbers of this one.
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:

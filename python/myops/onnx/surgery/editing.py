@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx
 
+from myops._checked import callers_level, checked
 from myops.onnx.graph import files, inference, scopes, storage, structure
 from myops.onnx.graph.structure import GraphError, Index
 from myops.onnx.surgery import _attributes, _dims
@@ -26,6 +27,7 @@ class StaleShapeWarning(UserWarning):
     """
 
 
+@checked()
 def edit(
     model: files.Model,
     f: files.Target = None,
@@ -98,7 +100,7 @@ def edit(
 
         proto = add_function_bodies(proto)
     for note in notes:
-        warnings.warn(note, StaleShapeWarning, stacklevel=2)
+        warnings.warn(note, StaleShapeWarning, stacklevel=callers_level())
     storage.finish(proto, model, f)
     return proto
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import onnx
 
+from myops._checked import callers_level, checked
 from myops.onnx.graph import files, inference, storage, structure
 from myops.onnx.graph.structure import GraphError, Index
 
@@ -24,6 +25,7 @@ class RedundantInputWarning(UserWarning):
     """
 
 
+@checked()
 def extract(
     model: files.Model,
     inputs: Sequence[str] | None = None,
@@ -89,7 +91,7 @@ def extract(
             f"extract: inputs: {', '.join(map(repr, idle))} does nothing: the outputs follow from "
             "the other inputs, whatever it holds. Leave it out, or name an output that needs it.",
             RedundantInputWarning,
-            stacklevel=2,
+            stacklevel=callers_level(),
         )
     elif not inputs:
         sources = [name for name in sources if name in reached]
@@ -97,7 +99,9 @@ def extract(
     if reason := inference.problem(part):
         if not inference.problem(proto):
             raise GraphError(f"extract: the part is not a valid model: {reason}")
-        warnings.warn(f"extract: the model was not valid before: {reason}", stacklevel=2)
+        warnings.warn(
+            f"extract: the model was not valid before: {reason}", stacklevel=callers_level()
+        )
     storage.finish(part, model, f)
     return part
 

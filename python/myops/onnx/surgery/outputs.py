@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import onnx
 
+from myops._checked import checked
 from myops.onnx.graph import files, inference, storage
 from myops.onnx.graph.structure import GraphError, Index
 
 
+@checked()
 def add_outputs(
     model: files.Model,
     names: Sequence[str] = (),

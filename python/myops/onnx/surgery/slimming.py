@@ -8,18 +8,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import onnx
 
+from myops._checked import checked
 from myops._extras import require
 from myops._names import choose
 from myops._text import reason
 from myops.onnx import module_paths
 from myops.onnx.bodies import add_function_bodies, remove_function_bodies
-from myops.onnx.graph import files, inference, scopes, storage, structure
+from myops.onnx.graph import files, inference, scopes, storage, structure, writing
 from myops.onnx.graph.structure import GraphError
 from myops.onnx.schema import register_schemas
-from myops.onnx.surgery import _comparison, _detached_weights, _dims, _order
+from myops.onnx.surgery import _comparison, _detached_weights, _dims, _order, _stand_ins
 from myops.onnx.surgery._errors import SimplifyError
 
 if TYPE_CHECKING:
@@ -77,12 +77,13 @@ class Simplified:
         return _pages.fragment("simplified.html", result=self, words=_printing)
 
 
+@checked()
 def simplify(
     model: files.Model,
     f: files.Target = None,
     *,
     check: bool = True,
-    inputs: Mapping[str, np.ndarray] | None = None,
+    inputs: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     tolerance: float = 1e-4,
     fixed: Mapping[str, Sequence[int | None]] | None = None,
@@ -119,6 +120,7 @@ def simplify(
     """
     if not tolerance >= 0:
         raise GraphError(f"simplify: tolerance: got {tolerance}, expected a number >= 0")
+    writing.refuse_target(f)
     proto = storage.load(model)
     folder = storage.folder_of(model)
     before = storage.size(proto) + storage.light_bytes(proto)
@@ -157,10 +159,15 @@ def simplify(
 def _fix(proto: onnx.ModelProto, fixed: Mapping[str, Sequence[int | None]]) -> None:
     """Writes lengths into the inputs, and into other inputs with lengths of the same name."""
     stated = {item.name: item.type.tensor_type.shape.dim for item in proto.graph.input}
+    others = {item.name for item in proto.graph.input if not item.type.HasField("tensor_type")}
     lengths: dict[str, int] = {}
     dims: dict[tuple[str, int], str | int] = {}
     for name, shape in fixed.items():
         choose(name, stated, "simplify: fixed: the model has", "input")
+        if name in others:
+            raise GraphError(
+                f"simplify: fixed: {name}: got a value that is no tensor, expected one"
+            )
         if len(shape) != len(stated[name]):
             raise GraphError(
                 f"simplify: fixed: {name}: got {len(shape)} lengths, expected {len(stated[name])}"
@@ -193,7 +200,10 @@ def _slim(
 ) -> onnx.ModelProto:
     first: Exception | None = None
     # Its shape inference supports opset 7 and later, and fails for unknown ops.
-    infers_right = _opset(model) >= _FIRST_INFERRED and not _misread(model)
+    # From types that stand for others it would infer wrong ones.
+    infers_right = (
+        _opset(model) >= _FIRST_INFERRED and not _misread(model) and not _stand_ins.needed(model)
+    )
     for infers in (True, False) if infers_right else (False,):
         try:
             result = _slimmed(model, skipped, largest, infers)
@@ -216,6 +226,7 @@ def _slim(
     result.metadata_props.MergeFrom(
         item for item in model.metadata_props if item not in result.metadata_props
     )
+    _stand_ins.take_out(model, result)
     # onnxslim drops what nodes say of PyTorch's modules, and sorts the calls of a module anew.
     _order.restore(model, result)
     module_paths.restore(model, result)
@@ -232,6 +243,7 @@ def _slimmed(model: onnx.ModelProto, skipped: list[str], largest: int | None, in
         shown = inference.infer(copy).graph
         del copy.graph.value_info[:]
         copy.graph.value_info.extend(shown.value_info)
+    _stand_ins.put_in(copy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return onnxslim.slim(

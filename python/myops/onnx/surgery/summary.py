@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from myops import _libraries
+from myops._checked import checked
 from myops._text import number_of
 from myops.onnx import module_paths
 from myops.onnx.graph import files, inference, scopes, storage, structure
@@ -142,6 +143,7 @@ class Summary:
         return _pages.fragment("summary.html", summary=self, words=_printing, most=500)
 
 
+@checked()
 def inspect(model: files.Model) -> Summary:
     """Lists the contents of a model; external weights are not read.
 

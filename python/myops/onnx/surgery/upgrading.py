@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 
 from myops import _description
+from myops._checked import checked
 from myops.onnx.graph import files, inference, scopes, storage, structure, versions
 from myops.onnx.lowering import LoweringError
 from myops.onnx.surgery import _standard_forms, _versions
@@ -47,6 +48,7 @@ class Upgraded:
         return self.upgraded
 
 
+@checked()
 def upgrade_ops(
     model: files.Model,
     f: files.Target = None,

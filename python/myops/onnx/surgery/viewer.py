@@ -30,6 +30,7 @@ from typing import Any
 import onnx
 from onnx.defs import OpSchema
 
+from myops._checked import checked
 from myops.onnx.bodies import remove_function_bodies
 from myops.onnx.graph import files, inference, storage
 from myops.onnx.schema import register_schemas
@@ -81,6 +82,7 @@ class Viewer:
         self.stop()
 
 
+@checked()
 def view(
     model: files.Model,
     *,

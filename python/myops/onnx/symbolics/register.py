@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from myops._checked import checked
 from myops.onnx.symbolics import registered_dynamo, registered_torchscript, registry
 
 
+@checked()
 def register_symbolic(
     name: str,
     function: Callable[..., Any],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from myops._checked import checked
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance
 from myops.onnx.comparison.ort_side import RunError
@@ -21,6 +22,7 @@ from myops.onnx.two_files.result import FileReport, FileValue, FirstFileMismatch
 from myops.onnx.two_files.tracing import Trace, trace
 
 
+@checked()
 def compare_files(
     first: files.Model,
     second: files.Model | None = None,

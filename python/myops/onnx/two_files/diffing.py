@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto
 
+from myops._checked import checked
 from myops.onnx.graph import files, structure
 from myops.onnx.surgery import summary
 from myops.onnx.two_files import tensors
@@ -25,6 +26,7 @@ from myops.onnx.two_files.numbered_graph import (
 from myops.onnx.two_files.tensors import of_sides
 
 
+@checked()
 def diff(first: files.Model, second: files.Model) -> Difference:
     """Finds the differences between two models, whatever the names of their values are.
 

@@ -20,6 +20,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from myops._checked import checked
 from myops.onnx.graph import files
 from myops.ort._doctor import feeds
 from myops.ort._doctor.examination import Examination
@@ -28,6 +29,7 @@ from myops.ort._doctor.report import DoctorReport, Finding, LibraryFacts, NodeFa
 __all__ = ["DoctorReport", "Finding", "LibraryFacts", "NodeFacts", "doctor"]
 
 
+@checked()
 def doctor(
     model: files.Model | None = None,
     libraries: Sequence[str | os.PathLike[str]] = (),

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from myops._checked import checked
 from myops.ort._signing.keys import Key, identity, private_key, public_keys
 from myops.ort._signing.plain_files import opened, read
 
@@ -79,6 +80,7 @@ def sign(folder: Path, model: str, key: Any) -> None:
     (folder / SIGNATURE).write_text(json.dumps(envelope, indent=1) + "\n", encoding="utf-8")
 
 
+@checked()
 def verify(bundle: str | os.PathLike[str], trusted_keys: Sequence[Key] | None = None) -> Signature:
     """Checks a signed bundle: the signature, every file, and that there are no others.
 
