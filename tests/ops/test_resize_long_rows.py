@@ -1,4 +1,4 @@
-"""Few rows of a long axis, such as a waveform, have the bits of many rows, for which other kernels run."""
+"""Few rows of a long axis, such as a waveform, have the bits of many rows (other kernels)."""
 
 import random
 
