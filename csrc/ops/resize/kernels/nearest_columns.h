@@ -63,10 +63,9 @@ bool copied_columns(const KernelContext& context, const Plan<Wide>& plan, const 
   if (!NearestColumns<T, Wide>::supports(plan)) return false;
   if (context.reports()) report(context, plan, [](size_t) { return "nearest_columns"; });
   const NearestColumns<T, Wide> columns(plan);
-  context.parallel_for(plan.outer, NearestColumns<T, Wide>::grain(plan),
-                       [&](int64_t begin, int64_t end) {
-                         columns.rows(begin, end, source, outside, target);
-                       });
+  context.parallel_for(
+      plan.outer, NearestColumns<T, Wide>::grain(plan),
+      [&](int64_t begin, int64_t end) { columns.rows(begin, end, source, outside, target); });
   return true;
 }
 
