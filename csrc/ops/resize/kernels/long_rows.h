@@ -80,8 +80,8 @@ class GradientPart {
   }
 
  private:
-  // Where at most four outputs read an element: outputs in order, with the sums of their elements in
-  // registers. A sum begins with -0, which changes nothing that is added.
+  // Where at most four outputs read an element: outputs in order, with the sums of their elements
+  // in registers. A sum begins with -0, which changes nothing that is added.
   MYOPS_NOINLINE void scatter(const T* __restrict source, T* __restrict target) {
     const int32_t* left = taps_.left.data();
     const Wide* right = taps_.right.data();

@@ -20,8 +20,8 @@ class Planes {
     const int64_t row = std::min(last.taps.input, last.taps.output) * last.in_volume;
     constexpr int64_t kShortRow = 4 * kTensors;
     const int64_t most = row <= kTensors ? 4096 : 1024;
-    // (Of a single axis, longer rows are faster with "lanes", which needs no additional pass for the
-    // result.)
+    // (Of a single axis, longer rows are faster with "lanes", which needs no additional pass for
+    // the result.)
     constexpr int64_t kShortest = 16;
     const int64_t longest = std::max(last.taps.input, last.taps.output) * last.in_volume;
     if (plan.levels.size() == 1 && longest > kShortest) return false;

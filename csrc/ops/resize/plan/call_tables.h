@@ -42,9 +42,9 @@ struct Tables {
 // be cached, and so few are made at once that computing them without it takes less time.
 // (Measured.)
 template <class Wide>
-bool outweighs_rows(const Plan<Wide>& plan) {
-  constexpr int64_t kLong = 1 << 15, kFewRows = 8;
-  return plan.levels.size() == 1 && plan.rows() <= kFewRows &&
+bool outweighs_rows(const Plan<Wide>& plan, int64_t few_rows = 8) {
+  constexpr int64_t kLong = 1 << 15;
+  return plan.levels.size() == 1 && plan.rows() <= few_rows &&
          std::max(plan.levels.back().taps.input, plan.levels.back().taps.output) >= kLong;
 }
 
@@ -78,7 +78,7 @@ void add_copy_tables(TableBudget& table_budget, Tables<Wide>& tables) {
   const TapTable<Wide>& taps = last.taps;
   if (std::is_same_v<T, Wide> && kPermutes<Wide> && !taps.has_empty &&
       GatherTable<Wide>::supports(taps, last.in_volume) && last.in_volume < kLanes<Wide> &&
-      !outweighs_rows(tables.plan) && kernel_enabled("resize.nearest_gather")) {
+      !outweighs_rows(tables.plan, 32) && kernel_enabled("resize.nearest_gather")) {
     add_gather<T>(table_budget, tables, true);
   }
   const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));

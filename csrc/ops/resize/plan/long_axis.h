@@ -97,11 +97,14 @@ class LongAxis {
 
   bool split() {
     constexpr int64_t kLeast = 32, kFewRows = 8, kFewPlainRows = 32;
-    if (outer_ * volume_ > (is_plain() ? kFewPlainRows : kFewRows)) return false;
+    const int64_t rows = outer_ * volume_;
+    if (rows > (is_plain() ? kFewPlainRows : kFewRows)) return false;
+    // (For more rows, "lanes" would have a table of its own beside the others.)
+    const int64_t most = backward_ && rows > kFewRows ? kMostCachedBytes / 2 : kMostCachedBytes;
     const double inputs = static_cast<double>(axis_.input);
     const double outputs = static_cast<double>(axis_.output);
     const double taps = outputs * static_cast<double>(most_taps(settings_, axis_));
-    if (bytes_of_tables(outputs, inputs, taps) <= kMostCachedBytes) return false;
+    if (bytes_of_tables(outputs, inputs, taps) <= static_cast<double>(most)) return false;
     length_ = static_cast<int64_t>(static_cast<double>(output()) * kElements /
                                    std::max({inputs, outputs, taps}));
     return length_ >= kLeast && most_taps(settings_, axis_) * kLeast <= kElements;
