@@ -143,3 +143,14 @@ def test_view_without_netron_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(viewer.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install .myops\[tools\]"):
         viewer.view(linear(), browser=False)
+
+
+def test_a_viewer_that_is_stopped_at_once_frees_its_port(tmp_path: Path) -> None:
+    pytest.importorskip("netron")
+    onnx.save(exported("upscale"), tmp_path / "model.onnx")
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    for _ in range(5):
+        with viewer.view(tmp_path / "model.onnx", port=port, browser=False) as running:
+            assert running.url == f"http://localhost:{port}"

@@ -22,6 +22,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 import webbrowser
 from pathlib import Path
 from types import ModuleType
@@ -73,6 +74,7 @@ class Viewer:
     def stop(self) -> None:
         """Ends the server and removes its files."""
         self._netron.stop(self._address)
+        _wait_for(self._netron, self._address, False)  # which then frees the port
         self._folder.cleanup()
 
     def __enter__(self) -> Viewer:
@@ -109,7 +111,7 @@ def view(
     Example:
         >>> with myops.onnx.view("upscale.onnx", browser=False) as viewer:
         ...     print(viewer.url)
-        http://localhost:8080
+        http://localhost:...
     """
     proto = files.load(model, weights=False)
     shown = onnx.ModelProto()
@@ -132,6 +134,7 @@ def view(
         # Netron reads weights in other files from the folder of `file`, and the model from `data`.
         data = bytearray(shown.SerializeToString())
         address = netron.serve(str(path), data, address=("localhost", port), browse=False)
+        _wait_for(netron, address, True)  # before, its stop() does nothing
         _entitle(netron, html.escape(name))
         if browser:
             webbrowser.open(f"http://{address[0]}:{address[1]}")
@@ -139,6 +142,14 @@ def view(
         folder.cleanup()
         raise
     return Viewer(netron, folder, address)
+
+
+def _wait_for(netron: ModuleType, address: tuple[str, int], runs: bool) -> None:
+    """Until the server's thread has begun or ended; at most a second."""
+    for _ in range(1000):
+        if netron.status(address) == runs:
+            return
+        time.sleep(0.001)
 
 
 def metadata(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
