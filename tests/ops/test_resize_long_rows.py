@@ -1,6 +1,7 @@
 """Few rows of a long axis, such as a waveform, have the bits of many rows (other kernels)."""
 
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 import myops
 
 MANY = 40  # rows, with which "long_rows" does not run
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "nearest": {},
     "nearest-exact": {},
     "linear": {"align_corners": False},
