@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from same_bits import same_bits
 
 import myops
 
@@ -25,10 +26,6 @@ def interpolate(x: torch.Tensor, length: int, mode: str) -> torch.Tensor:
         x = x.unsqueeze(2)
         return myops.interpolate(x, size=(1, length), mode=name, **MODES[mode]).squeeze(2)
     return myops.interpolate(x, size=length, mode=name, **MODES[mode])
-
-
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from same_bits import same_bits
 
 import myops
 
@@ -17,10 +18,6 @@ def interpolate(x: torch.Tensor, length: int, mode: str) -> torch.Tensor:
         options = {"mode": "bilinear", "antialias": True} if mode == "antialias" else {"mode": mode}
         return myops.interpolate(x.unsqueeze(2), size=(1, length), **options).squeeze(2)
     return myops.interpolate(x, size=length, mode=mode)
-
-
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
 
 
 @pytest.mark.parametrize("mode", MODES)
