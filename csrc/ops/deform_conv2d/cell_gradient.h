@@ -48,7 +48,7 @@ class CellGradient {
     std::unique_ptr<ItemGradient<T>> work;
     CellBox cells;
     typename ItemGradient<T>::Wanted wanted;
-    bool deferred;
+    bool far, deferred;
   };
   // Units and rows of the gradient of X whose sums are made at a time; `data` has those of 16-bit
   // types, others are summed in the tensor.
@@ -126,13 +126,14 @@ void CellGradient<T>::run_items(const Band& band, const A* weights, A* totals) c
     return has_X && box.pixels() > 0 && box.top < band.rows.last && box.bottom > band.rows.first;
   };
   const auto make = [&](int64_t index) {
-    Part part{pool.take([&] { return ItemGradient<T>(call_, weights); }), {}, {}, false};
+    Part part{pool.take([&] { return ItemGradient<T>(call_, weights); }), {}, {}, false, false};
     const Box box = part.work->place(plan.item(band.units, index));
     part.cells = CellBox(box);
     part.wanted = {touches(box), weighs, moved};
     const bool any = part.wanted.X || weighs || moved;
-    part.deferred = any && part.cells.box.pixels() > plan.table_cells();
-    if (any && !part.deferred) part.work->run(part.cells, part.wanted);
+    part.far = part.work->apart(box);
+    part.deferred = any && !part.far && part.cells.box.pixels() > plan.table_cells();
+    if (any && !part.deferred) part.work->run(part.cells, part.wanted, part.far);
     return part;
   };
   const auto add = [&](Part part) {
@@ -142,13 +143,14 @@ void CellGradient<T>::run_items(const Band& band, const A* weights, A* totals) c
       add_table(cells, work.sums(), plan.channels(), band.rows, conv_.width, to.data, to.channel,
                 to.row, to.pixel, line.get());
     };
+    const auto add_apart = [&](const Entries& entries) {
+      add_far(work.taps(), entries, work.sums(), plan.channels(), band.rows, conv_.width, to.data,
+              to.channel, to.row, to.pixel);
+    };
     if (part.deferred) {
-      work.run_parts(part.wanted, add_sums, [&](const Entries& entries) {
-        add_far(work.taps(), entries, work.sums(), plan.channels(), band.rows, conv_.width, to.data,
-                to.channel, to.row, to.pixel);
-      });
+      work.run_parts(part.wanted, add_sums, add_apart);
     } else if (part.wanted.X) {
-      add_sums(part.cells);
+      part.far ? add_apart(work.entries()) : add_sums(part.cells);
     }
     if (weighs) {
       const CellItem& item = work.item();

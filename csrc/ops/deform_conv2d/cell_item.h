@@ -64,17 +64,24 @@ class ItemGradient {
   struct Wanted {
     bool X, W, moved;
   };
-  // The item as a whole; its gradient of X is in sums() then.
-  void run(const CellBox& cells, const Wanted& wanted) {
+  Entries entries() const { return {0, item_.taps.count(), 0, tile_.pixels()}; }
+  // Whether each entry should have a cell of its own: filling a table with the cells of `read`,
+  // clearing it and adding it would take longer, or it would be too large.
+  bool apart(const Box& read) const {
+    const int64_t count = entries().taps() * entries().pixels(), most = call_.plan.table_cells();
+    return count <= most && (read.pixels() > kFar * count || CellBox(read).box.pixels() > most);
+  }
+  // The item as a whole; its gradient of X is in sums() then, of cells or of cells_of(entries()).
+  void run(const CellBox& cells, const Wanted& wanted, bool far) {
     prepare(wanted);
-    run_entries({0, item_.taps.count(), 0, tile_.pixels()}, cells, wanted);
+    run_entries(entries(), far ? cells_of(entries()) : cells, wanted, far);
     finish(wanted);
   }
   // The same in parts; add(cells), or add_far(entries), adds sums() to the gradient of X.
   template <class Add, class AddFar>
   void run_parts(const Wanted& wanted, const Add& add, const AddFar& add_far) {
     prepare(wanted);
-    run_part({0, item_.taps.count(), 0, tile_.pixels()}, wanted, add, add_far);
+    run_part(entries(), wanted, add, add_far);
     finish(wanted);
   }
 
@@ -89,6 +96,7 @@ class ItemGradient {
 
  private:
   static constexpr int64_t kStrip = 256;  // pixels
+  static constexpr int64_t kFar = 4;      // cells of a table for each entry
 
   int64_t tap_row() const { return item_.taps.count() * row_; }  // from a channel to the next
 
@@ -133,7 +141,6 @@ class ItemGradient {
   template <class Add, class AddFar>
   void run_part(const Entries& entries, const Wanted& wanted, const Add& add,
                 const AddFar& add_far) {
-    constexpr int64_t kFar = 8;  // cells for each entry: they are filled, cleared and added
     const Box read = at_.extent(entries);
     const int64_t count = entries.taps() * entries.pixels(), most = call_.plan.table_cells();
     if (read.pixels() <= std::min(kFar * count, pixels_read(most))) {

@@ -206,19 +206,49 @@ inline CellBox cells_of(const Entries& entries) {
   cells.box = {0, 1, 0, entries.taps() * entries.pixels()};
   return cells;
 }
+// Calls body(place, y, x) for the cells of entries, four places apart, that lie whole in rows of an
+// image, and corner(place, number, y, x) for corners of others that do.
+template <class T, class Whole, class Corner>
+MYOPS_INLINE void each_far_cell(const Taps<T>& taps, const Entries& entries, const Range& rows,
+                                int64_t width, const Whole& whole, const Corner& corner) {
+  int64_t place = 0;
+  for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+    const int64_t first = k * taps.stride();
+    for (int64_t p = entries.first; p < entries.last; ++p, place += 4) {
+      const int64_t y = taps.row(first + p), x = taps.column(first + p);
+      if (y >= rows.first && y + 1 < rows.last && x >= 0 && x + 1 < width) {
+        whole(place, y, x);
+        continue;
+      }
+      if (taps.missed(first + p)) continue;
+      for (int64_t number = 0; number < 4; ++number) {
+        const int64_t line = y + number / 2, column = x + number % 2;
+        if (line < rows.first || line >= rows.last || column < 0 || column >= width) continue;
+        corner(place, number, line, column);
+      }
+    }
+  }
+}
 // As fill_cells().
 template <class T, class A>
 void fill_far(const StridedView<const T>& X, const ConvShape& conv, int64_t image,
               const Range& channels, const Taps<T>& taps, const Entries& entries, A* table) {
   const CellBox cells = cells_of(entries);
-  const int64_t size = cells.channel<A>();
+  const int64_t size = cells.channel<A>(), row = X.step[2], pixel = X.step[3];
   std::fill_n(table, channels.count() * size, A{});
   for (int64_t c = 0; c < channels.count(); ++c, table += size) {
     const T* const plane = X.at(image, channels.first + c, 0, 0);
-    each_far_corner(taps, entries, {0, conv.height}, conv.width,
-                    [&](int64_t place, int64_t corner, int64_t y, int64_t x) MYOPS_INLINED {
-                      table[place + corner] = static_cast<A>(plane[y * X.step[2] + x * X.step[3]]);
-                    });
+    each_far_cell(
+        taps, entries, {0, conv.height}, conv.width,
+        [&](int64_t place, int64_t y, int64_t x) MYOPS_INLINED {
+          const T* const from = plane + y * row + x * pixel;
+          table[place] = static_cast<A>(from[0]);
+          table[place + 1] = static_cast<A>(from[pixel]);
+          table[place + 2] = static_cast<A>(from[row]);
+          table[place + 3] = static_cast<A>(from[row + pixel]);
+        },
+        [&](int64_t place, int64_t number, int64_t y, int64_t x)
+            MYOPS_INLINED { table[place + number] = static_cast<A>(plane[y * row + x * pixel]); });
   }
 }
 // As add_table().
@@ -227,10 +257,17 @@ void add_far(const Taps<T>& taps, const Entries& entries, const A* table, int64_
              const Range& rows, int64_t width, A* to, int64_t channel, int64_t row, int64_t pixel) {
   const int64_t size = cells_of(entries).channel<A>();
   for (int64_t c = 0; c < channels; ++c, table += size, to += channel) {
-    each_far_corner(taps, entries, rows, width,
-                    [&](int64_t place, int64_t corner, int64_t y, int64_t x) MYOPS_INLINED {
-                      to[(y - rows.first) * row + x * pixel] += table[place + corner];
-                    });
+    each_far_cell(
+        taps, entries, rows, width,
+        [&](int64_t place, int64_t y, int64_t x) MYOPS_INLINED {
+          A* const at = to + (y - rows.first) * row + x * pixel;
+          at[0] += table[place];
+          at[pixel] += table[place + 1];
+          at[row] += table[place + 2];
+          at[row + pixel] += table[place + 3];
+        },
+        [&](int64_t place, int64_t number, int64_t y, int64_t x)
+            MYOPS_INLINED { to[(y - rows.first) * row + x * pixel] += table[place + number]; });
   }
 }
 
