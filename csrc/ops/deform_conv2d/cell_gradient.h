@@ -3,9 +3,9 @@
 //
 // Items (cell_plan.h) are computed in parallel, each into a table of the gradient of X and a part
 // of the gradient of W, which are added to the results in the order of the items (in_order.h). An
-// item whose samples are too far apart for a table is computed when its turn comes, in parts.
-// 16-bit gradients of X are summed in float32, for a band of rows at a time; then all gradients but
-// that of X are computed with the first band.
+// item whose samples are too far apart for a table has a cell for each; if there are too many of
+// them, it is computed when its turn comes, in parts. 16-bit gradients of X are summed in float32,
+// for a band of rows at a time; then all gradients but that of X are computed with the first band.
 #pragma once
 
 #include "cell_item.h"
@@ -159,7 +159,18 @@ void CellGradient<T>::run_items(const Band& band, const A* weights, A* totals) c
     }
     pool.give_back(std::move(part.work));
   };
-  make_and_add(context_, band.units.count() * plan.unit_items(), make, add);
+  const int64_t items = band.units.count() * plan.unit_items(), each = plan.items_together(items);
+  const auto make_some = [&](int64_t index) {
+    std::vector<Part> some;
+    for (int64_t i = index * each; i < std::min((index + 1) * each, items); ++i) {
+      some.push_back(make(i));
+    }
+    return some;
+  };
+  const auto add_some = [&](std::vector<Part> some) {
+    for (Part& part : some) add(std::move(part));
+  };
+  make_and_add(context_, panels(items, each), make_some, add_some);
 }
 
 template <class T>

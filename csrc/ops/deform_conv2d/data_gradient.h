@@ -77,8 +77,9 @@ class DataGradient {
   }
 
  private:
-  static constexpr int64_t kParts = 8;   // tasks side by side that need slots
-  static constexpr int64_t kTasks = 16;  // of small images
+  static constexpr int64_t kParts = 8;    // tasks side by side that need slots
+  static constexpr int64_t kTasks = 16;   // of small images
+  static constexpr int64_t kSmall = 128;  // pixels of these
   static constexpr int64_t kImageBandBytes = 1024 * 1024;
   // Of sums of whole images. Bands take up to five times as long on wide images, because a tile is
   // computed again for each band that it touches.
@@ -96,6 +97,13 @@ class DataGradient {
     const int64_t first = std::min(part * each * blocking_.channels, length);
     const int64_t last = std::min((part + 1) * each * blocking_.channels, length);
     return {unit / conv_.offset_groups, group, {group * length + first, group * length + last}};
+  }
+  Task block_of(const Task& whole, int64_t block) const {
+    const int64_t first = whole.channels.first + block * blocking_.channels;
+    const int64_t last = whole.channels.last;
+    return {whole.image,
+            whole.offset_group,
+            {std::min(first, last), std::min(first + blocking_.channels, last)}};
   }
   int64_t units() const { return conv_.batch * conv_.offset_groups; }
   // Small images are processed together, up to the pixels of a tile, so that weights are packed
@@ -233,110 +241,6 @@ void DataGradient<T>::run_whole(bool positions, WeightGradient<T>* weights) cons
   if (weights) weights->finish_images();
 }
 
-// `held`: the gradients of X are 16-bit types, and their sums are those of whole images.
-template <class T>
-void DataGradient<T>::run_in_bands(bool held) const {
-  const int64_t slot = 3 * blocking_.taps * tiling_.pixels(), parts = parts_, width = width_;
-  const int64_t length =
-      std::clamp<int64_t>(kSlots<A> / (slot * width * parts), 1, tiling_.count());
-  // Tasks process several units one after the other, as many as have slots.
-  int64_t turns = std::max<int64_t>(kSlots<A> / (slot * width * parts * length), 1);
-  const bool fit = !held || narrow_fits(width * turns, kImagesBytes);
-  if (length < tiling_.count() || !fit) turns = 1;
-  const int64_t together = std::min(width * turns, units());
-  const Buffer<A> slots(context_, slot * together * parts * length);
-  const auto slot_of = [&](int64_t index, int64_t tile) {
-    return slots.get() + (index * length + tile) * slot;
-  };
-  const int64_t pixels = conv_.height * conv_.width, image = pixels * conv_.channels_per_offset();
-  const Buffer<A> images(context_, held ? together * image : 0);
-  const auto image_of = [&](int64_t index) {
-    return held ? images.get() + index * image : nullptr;
-  };
-  for (int64_t unit = 0; unit < units(); unit += together) {
-    const int64_t count = std::min(together, units() - unit);
-    if (held) images.zero(count * image);
-    for_each_taps([&](const Range& taps) {
-      for (int64_t first = 0; first < tiling_.count(); first += length) {
-        const int64_t tiles = std::min(length, tiling_.count() - first);
-        const int64_t tasks = std::min(count, width) * parts;
-        context_.parallel_for(tasks, 1, [&](int64_t own, int64_t) {
-          TileGradient<T> work = tile_gradient(true);
-          for (int64_t index = own; index < count * parts; index += tasks) {
-            for (int64_t tile = 0; tile < tiles; ++tile) {
-              std::fill_n(slot_of(index, tile), slot, A{});
-              add_tile(work, task(unit * parts + index, parts), first + tile, taps,
-                       slot_of(index, tile), nullptr, image_of(index / parts));
-            }
-          }
-        });
-        context_.parallel_for(count * tiles, 1, [&](int64_t index, int64_t) {
-          const int64_t from = index / tiles * parts, tile = index % tiles;
-          A* sums = slot_of(from, tile);
-          for (int64_t part = 1; part < parts; ++part) {
-            const A* more = slot_of(from + part, tile);
-            for (int64_t i = 0; i < slot; ++i) sums[i] += more[i];
-          }
-          const Task own = task(unit * parts + from, parts);
-          write_positions(tiling_.at(own.image, first + tile), own.offset_group, taps, sums);
-        });
-      }
-    });
-    if (!held) continue;
-    context_.parallel_for(count * blocks_, 1, [&](int64_t index, int64_t) {
-      const Task own = task(unit * blocks_ + index, blocks_);
-      const int64_t before = index % blocks_ * blocking_.channels;
-      write_pixels(image_of(index / blocks_) + before * pixels, X_, own.image, own.channels,
-                   {0, pixels});
-    });
-  }
-}
-
-// For 16-bit types: sums of a band of pixels in float, rounded once at the end. With `positions`,
-// whose sums need all channels of an offset group in one block, those of a tile are computed with
-// the first band that it touches.
-template <class T>
-void DataGradient<T>::run_image_in_bands(bool positions) const {
-  const int64_t channels = blocking_.channels, size = conv_.height * conv_.width;
-  const int64_t band = std::min<int64_t>(kImageBandBytes / sizeof(A) / channels, size);
-  const int64_t moves = 3 * blocking_.taps * tiling_.pixels();
-  context_.parallel_for(units() * blocks_, 1, [&](int64_t index, int64_t) {
-    const Task own = task(index, blocks_);
-    TileGradient<T> work = tile_gradient(positions);
-    const Buffer<A> sums(context_, band * channels), moved(context_, positions ? moves : 0);
-    // For each block of taps and tile, whether its gradients of positions are written.
-    const int64_t visits = panels(conv_.taps, blocking_.taps) * tiling_.count();
-    const Buffer<uint8_t> written(context_, positions ? visits : 0);
-    if (positions) written.zero(visits);
-    const auto visit = [&](const Range& taps, int64_t tile, const PixelSums<A>& target) {
-      const int64_t number = taps.first / blocking_.taps * tiling_.count() + tile;
-      if (!positions || written.get()[number] != 0) return work.run(own.channels, target, nullptr);
-      moved.zero(moves);
-      work.run(own.channels, target, moved.get());
-      write_positions(tiling_.at(own.image, tile), own.offset_group, taps, moved.get());
-      written.get()[number] = 1;
-    };
-    for (int64_t first = 0; first < size; first += band) {
-      const int64_t last = std::min(first + band, size), count = own.channels.count();
-      const PixelSums<A> target{sums.get(), 1, count, first, last};
-      sums.zero((last - first) * count);
-      for_each_taps([&](const Range& taps) {
-        for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
-          work.place(tiling_.at(own.image, tile), own.offset_group, taps);
-          if (work.touches(target)) visit(taps, tile, target);
-        }
-      });
-      write_pixels(sums.get(), X_, own.image, own.channels, {first, last});
-    }
-    if (!positions) return;
-    moved.zero(moves);  // of tiles all of whose samples are outside of the image
-    for_each_taps([&](const Range& taps) {
-      for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
-        if (written.get()[taps.first / blocking_.taps * tiling_.count() + tile] != 0) continue;
-        write_positions(tiling_.at(own.image, tile), own.offset_group, taps, moved.get());
-      }
-    });
-  });
-}
-
 }  // namespace myops::deform::MYOPS_ISA
+
+#include "data_bands.h"

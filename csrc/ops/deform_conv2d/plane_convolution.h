@@ -37,10 +37,11 @@ class PlaneConvolution {
   void run(const A* prepared) const {
     if (context_.reports()) report(prepared != nullptr);
     run_tiles(
-        context_, weights_, tiling_, conv_.batch, shared_, prepared,
+        context_, weights_, conv_.batch * tiling_.count(), 1, shared_, prepared,
         [&](bool packs) { return buffers(packs); },
-        [&](Buffers& buffers, const Tile& tile, const Range& outputs, const A* packed) {
-          run_tile(buffers, tile, outputs, packed);
+        [&](Buffers& buffers, const Range& tiles, const Range& outputs, const A* packed) {
+          const int64_t image = tiles.first / tiling_.count();
+          run_tile(buffers, tiling_.at(image, tiles.first % tiling_.count()), outputs, packed);
         });
   }
 

@@ -287,8 +287,10 @@ void PlaneSamples<T>::sample_far(const Line& line, int64_t tap, A* out, int64_t 
       store(rows + i, __builtin_convertvector((V)(hit ? y : none), I));
       store(columns + i, __builtin_convertvector((V)(hit ? x : none), I));
     });
+    int64_t at[kTogether];
+    window_.find_cells(last - first, rows, columns, at);
     for (int64_t c = 0; c < channels_.count(); ++c) {
-      window_.read_cells(tile_.image, channels_.first + c, last - first, rows, columns, cells);
+      window_.read_cells(tile_.image, channels_.first + c, last - first, rows, columns, at, cells);
       const auto load_corners = [&](int64_t i, V(&corners)[4]) MYOPS_INLINED {
         for (int j = 0; j < 4; ++j) corners[j] = load(cells[j] + i);
       };

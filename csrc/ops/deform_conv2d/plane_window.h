@@ -24,20 +24,33 @@ class PlaneWindow {
   void fill(int64_t image, const Range& channels, const Box& box);
   const Box& box() const { return box_; }
 
-  // The corners of the cells at (y, x) of one channel, without a window. Those outside of X are 0.
+  // Where the cells at (y, x) begin in a plane of X; negative for those that are not whole in it.
+  void find_cells(int64_t count, const int32_t* y, const int32_t* x, int64_t* at) const {
+    for (int64_t i = 0; i < count; ++i) {
+      const bool whole = y[i] >= 0 && y[i] + 1 < height_ && x[i] >= 0 && x[i] + 1 < width_;
+      at[i] = whole ? y[i] * X_.step[2] + x[i] * X_.step[3] : -1;
+    }
+  }
+  // The corners of these cells of one channel, without a window. Those outside of X are 0.
   template <int64_t kMost>
   void read_cells(int64_t image, int64_t channel, int64_t count, const int32_t* y, const int32_t* x,
-                  A (&corners)[4][kMost]) const {
+                  const int64_t* at, A (&corners)[4][kMost]) const {
     const T* const plane = X_.at(image, channel, 0, 0);
     const int64_t line = X_.step[2], pixel = X_.step[3];
     for (int64_t i = 0; i < count; ++i) {
-      const bool above = y[i] >= 0, below = y[i] >= -1 && y[i] + 1 < height_;
-      const bool left = x[i] >= 0, right = x[i] >= -1 && x[i] + 1 < width_;
-      const int64_t at = y[i] * line + x[i] * pixel;
-      corners[0][i] = above && left ? static_cast<A>(plane[at]) : A{};
-      corners[1][i] = above && right ? static_cast<A>(plane[at + pixel]) : A{};
-      corners[2][i] = below && left ? static_cast<A>(plane[at + line]) : A{};
-      corners[3][i] = below && right ? static_cast<A>(plane[at + line + pixel]) : A{};
+      if (at[i] >= 0) {
+        const T* const cell = plane + at[i];
+        corners[0][i] = static_cast<A>(cell[0]);
+        corners[1][i] = static_cast<A>(cell[pixel]);
+        corners[2][i] = static_cast<A>(cell[line]);
+        corners[3][i] = static_cast<A>(cell[line + pixel]);
+        continue;
+      }
+      for (int64_t j = 0; j < 4; ++j) {
+        const int64_t row = y[i] + j / 2, column = x[i] + j % 2;
+        const bool inside = row >= 0 && row < height_ && column >= 0 && column < width_;
+        corners[j][i] = inside ? static_cast<A>(plane[row * line + column * pixel]) : A{};
+      }
     }
   }
 

@@ -25,7 +25,7 @@ class SampleGradient {
     const bool whole =
         conv.groups == 1 || C % field == 0 || (field % C == 0 && C % blocking.channels == 0);
     const int64_t all = columns * O * (whole ? 1 : panels(blocking.channels, C) + 1);
-    const bool once = all <= 2 * kPacked<A>;
+    const bool once = all <= kPacked<A> / 4 * 5;
     packed_ = std::make_unique<Buffer<A>>(context, once ? all : columns * std::min(O, kOutputs<A>));
     once_ = once;
     result_ =
