@@ -151,6 +151,7 @@ class CellPlan {
   static constexpr int64_t kTable = 393216 / sizeof(A);      // elements of a table
   static constexpr int64_t kRows = 131072 / sizeof(A);       // of T
   static constexpr int64_t kGradients = 262144 / sizeof(A);  // of Y, of a tile
+  static constexpr int64_t kItem = 1310720 / sizeof(A);      // all of an item
   static constexpr int64_t kImage = 1048576 / sizeof(A);     // sums of 16-bit types
   static constexpr int64_t kLeastPixels = 256, kFewUnits = 4, kTilesOfAUnit = 4;
 
@@ -190,6 +191,12 @@ class CellPlan {
     return 40 * cells > (180 + outputs) * conv.taps;
   }
 
+  // The buffers of ItemGradient: tables and windows; gradients of Y and of samples, positions.
+  int64_t item_elements(const Tiling& tiling) const {
+    const int64_t cells = cells_of_table(conv_, tiling, kTable / (4 * channels_));
+    return 9 * channels_ * cells +
+           tiling.pixels() * (GroupWeights::outputs(conv_) + (channels_ + 13) * taps_);
+  }
   // Tiles of as many pixels as buffers have space for, if their cells fill at most half of a table.
   // The rows of long ones are divided where that saves more than half of the cells of a pixel: a
   // tile of one row of 224 pixels has 19 rows of cells, and offsets of 6 pixels made its samples
@@ -212,7 +219,8 @@ class CellPlan {
         const Tiling tiling(conv_, pixels, columns);
         const int64_t cells = usual_cells(conv_, tiling);
         const double each = static_cast<double>(cells) / static_cast<double>(tiling.pixels());
-        if (8 * channels_ * cells <= kTable && each < 0.45 * least) {
+        if (8 * channels_ * cells <= kTable && each < 0.45 * least &&
+            item_elements(tiling) <= kItem) {
           least = each;
           best = tiling;
         }
