@@ -11,6 +11,7 @@ MYOPS_FOR_EACH_ISA(Prepared prepare(const PrepareContext& context))
 MYOPS_FOR_EACH_ISA(void forward(KernelContext& context))
 MYOPS_FOR_EACH_ISA(void backward(KernelContext& context))
 MYOPS_FOR_EACH_ISA(void double_backward(KernelContext& context))
+MYOPS_FOR_EACH_ISA(void channel_sums(KernelContext& context))
 // The forward pass alone is also compiled for a set that other ops do not use, for bfloat16.
 namespace avx512_bf16 {
 Prepared prepare(const PrepareContext& context);

@@ -4,6 +4,7 @@
 // clang-format on
 #ifdef MYOPS_ISA
 #include "../backward.h"
+#include "../channel_sums.h"
 #include "../double_backward.h"
 #include "../forward.h"
 #endif
