@@ -99,7 +99,7 @@ struct Blocking {
   }
 
   // The channels of a block of gradients: more with few taps, where products have few columns, and
-  // in depthwise convolutions, where they have none (1x1, 64 channels: 0.5 to 0.8 of the time of
+  // in depthwise convolutions, where they have none (1x1, 64 channels: 0.5 to 0.9 of the time of
   // 16), but not so many that few threads have a block.
   static int64_t gradient_channels(const ConvShape& conv, int64_t taps) {
     constexpr int64_t kLeastBlocks = 4;
