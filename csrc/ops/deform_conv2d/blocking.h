@@ -36,9 +36,10 @@ inline constexpr int64_t kTransposed =
     331776 / sizeof(A);  // offsets and masks of some offset groups
 inline constexpr int64_t kFewChannels =
     8;  // of an offset group: windows of half the size, kTransposed applies
-inline constexpr int64_t kShallow = 16;         // channels of an offset group: tiles with long rows
-inline constexpr int64_t kRow = 128;            // pixels of these rows
-inline constexpr int64_t kPrefetchPixels = 48;  // prefetch distance in pixels
+inline constexpr int64_t kShallow = 16;       // channels of an offset group: tiles with long rows
+inline constexpr int64_t kRow = 128;          // pixels of these rows
+inline constexpr int64_t kWholeVectors = 16;  // their number is a multiple, so that few are padded
+inline constexpr int64_t kPrefetchPixels = 48;      // prefetch distance in pixels
 inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, without the tasks' own buffers
 
 // Samples in columns, and weights for products with them: bfloat16 where the instruction set
@@ -205,18 +206,22 @@ struct Tile {
 
 // Near-square tiles, because the part of X that they sample is smallest, or longer ones where there
 // are few rows. Short rows are not divided, so that the pixels of a tile are contiguous. No tile
-// has more than `most_columns`.
+// has more than `most_columns`. `row`: pixels of the rows where an offset group has few channels.
 class Tiling {
  public:
-  Tiling(const ConvShape& conv, int64_t pixels, int64_t most_columns = INT64_MAX)
+  Tiling(const ConvShape& conv, int64_t pixels, int64_t most_columns = INT64_MAX,
+         int64_t row = kRow)
       : height_(conv.out_height), width_(conv.out_width) {
     int64_t side = 1;
     while (4 * side * side <= pixels) side *= 2;
     // With few channels, most of the memory is that of offsets and masks, which are read in rows;
     // long rows are faster.
-    if (conv.channels_per_offset() <= kShallow) side = std::max<int64_t>(side, kRow);
+    if (conv.channels_per_offset() <= kShallow) side = std::max(side, row);
     if (height_ > 0) side = std::max(side, pixels / height_);
-    columns_ = width_ <= std::max<int64_t>(2 * side, 128) ? width_ : even(width_, side);
+    columns_ = width_;
+    if (width_ > std::max<int64_t>(2 * side, 128)) {
+      columns_ = round_up(even(width_, side), kWholeVectors);
+    }
     if (columns_ > most_columns) columns_ = even(width_, most_columns);
     rows_ = even(height_, std::max<int64_t>(pixels / columns_, 1));
     across_ = panels(width_, columns_);

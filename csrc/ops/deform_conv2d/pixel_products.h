@@ -42,12 +42,18 @@ template <class A>
 struct SumRows {
   Rows<A> out;
   const A* begin = nullptr;
+  bool prefetches = false;  // `out`, before the sums are computed
 };
 
 template <Result kResult, int kRows, int kVectors, bool kWhole, class Weights, class A>
 MYOPS_INLINE void weighted_block(int64_t depth, const Weights& weights, Rows<const A> planes,
                                  const SumRows<A>& to, int64_t count) {
   constexpr int64_t L = kLanes<A>;
+  if constexpr (kResult == Result::Begin) {
+    for (int i = 0; i < kRows && to.prefetches; ++i) {
+      for (int v = 0; v < kVectors; ++v) __builtin_prefetch(to.out.at(i) + v * L, 1);
+    }
+  }
   Vector<A> sums[kRows][kVectors] = {};
   if constexpr (kResult != Result::Overwrite) {
 #pragma GCC unroll 6

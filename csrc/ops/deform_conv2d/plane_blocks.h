@@ -24,13 +24,14 @@ void PlaneConvolution<T>::multiply_once(const Tile& tile, const Range& outputs, 
     if (stores_sums()) {
       // The last pixels of a line are fewer than a vector, and behind them may be those of another
       // task.
+      const bool fetch = prefetches();
       const auto line = [&](T* to, int64_t count, int64_t first) {
         const int64_t whole = count / L * L;
         const Rows<const A> from{planes.data + first, planes.row};
         each_panel([&](int64_t o, int64_t rows, const auto& weights) MYOPS_INLINED {
           T* const out = to + o * out_.step[1];
           weighted_sums<Result::Begin>(rows, depth, weights, from,
-                                       SumRows<A>{{out, out_.step[1]}, bias + o}, whole);
+                                       SumRows<A>{{out, out_.step[1]}, bias + o, fetch}, whole);
           if (whole == count) return;
           A last[kPanel<A> * L];
           weighted_sums<Result::Begin>(rows, depth, weights,

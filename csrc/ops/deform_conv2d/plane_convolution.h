@@ -30,7 +30,7 @@ class PlaneConvolution {
         weights_(conv, terms),
         blocking_(conv),
         shared_(static_cast<size_t>(weights_.size()) * sizeof(A) <= kSharedBytes),
-        tiling_(conv, tile_pixels()),
+        tiling_(conv, tile_pixels(), INT64_MAX, row_pixels(conv)),
         depth_(depth()) {}
 
   // `prepared`: the packed weights, or null; see Convolution::run().
@@ -47,7 +47,9 @@ class PlaneConvolution {
 
  private:
   static constexpr int64_t kTilePixels = 8192 / sizeof(A);
-  static constexpr int64_t kStripBytes = 16384;  // of samples, half of the L1 cache
+  // Of samples: half of the L1 cache, or a part of the L2 cache where there are many outputs, of
+  // which longer parts of rows are written.
+  static constexpr int64_t kStripBytes = 16384, kLongStripBytes = 131072, kManyOutputs = 32;
   // Planes of some offset groups that are multiplied together, and their bytes.
   static constexpr int64_t kMostDepth = 32, kMostBytes = 131072;
   static constexpr int64_t kStep = kSumVectors * kLanes<A>;
@@ -96,11 +98,19 @@ class PlaneConvolution {
     return std::clamp(static_cast<int64_t>(std::min(share, 1e9)), std::min<int64_t>(most, 256),
                       most);
   }
+  // Of the rows of tiles. Offsets, masks and results are read and written faster in long ones, but
+  // then the window has more pixels for each sample.
+  static int64_t row_pixels(const ConvShape& conv) {
+    const bool small = conv.channels_per_offset() * static_cast<int64_t>(sizeof(A)) <= 16;
+    return small ? 2 * kRow : kRow;
+  }
   // From the sums of an output to those of the next.
   int64_t row() const { return round_up(tiling_.pixels(), kLanes<A>); }
   int64_t planes_of_block() const { return blocking_.taps * conv_.channels_per_offset(); }
-  int64_t strip(int64_t planes) const {  // pixels whose samples fit the L1 cache
-    const int64_t most = kStripBytes / static_cast<int64_t>(sizeof(A)) / planes;
+  int64_t strip(int64_t planes) const {  // pixels that are sampled and multiplied together
+    const bool many = weights_.chunks().longest() >= kManyOutputs;
+    const int64_t bytes = many ? kLongStripBytes : kStripBytes;
+    const int64_t most = bytes / static_cast<int64_t>(sizeof(A)) / planes;
     return std::min(std::max(most / kStep, int64_t{2}) * kStep, row());
   }
   // From one plane of samples to the next.
@@ -127,6 +137,10 @@ class PlaneConvolution {
   }
   // Whether sums are stored in Y as they are.
   bool stores_sums() const { return std::is_same_v<T, A> && out_.step[3] == 1; }
+  // Whether cache lines of Y are fetched before sums are stored in them: where no cache has them.
+  bool prefetches() const {
+    return (out_.end - out_.data) * static_cast<int64_t>(sizeof(T)) >= cached_bytes();
+  }
   template <class WeightsOf>
   void multiply_once(const Tile& tile, const Range& outputs, const Range& part, int64_t depth,
                      const Rows<const A>& planes, const WeightsOf& weights_of, const A* bias,
