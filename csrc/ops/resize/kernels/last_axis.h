@@ -110,7 +110,7 @@ class LastAxis {
   int64_t together(int64_t bytes) const {
     constexpr int64_t kRowsBytes = 40 << 10, kShortRow = 256;
     if (lanes_) return bytes <= kShortRow ? kMostTogether : LaneSum<Wide>::kRows;
-    int64_t rows = 1;
+    int64_t rows = tables_.pixels ? Pixels<Wide>::kTogether : 1;
     if (gather_ != nullptr) {
       while (rows < kGatherTogether && 2 * rows * bytes <= kRowsBytes) rows *= 2;
     }
@@ -157,6 +157,9 @@ class LastAxis {
         }
         return;
       }
+      if (tables_.pixels) {
+        return tables_.pixels->rows(count, 0, outputs(), sources, target, pitch);
+      }
     }
     if (lanes_ && count > 1) return lanes_->rows(count, sources, target, pitch);
     for (int64_t row = 0; row < count; ++row) {
@@ -179,7 +182,7 @@ class LastAxis {
             begin * stride_, end * stride_,
             GatherRows<const From* const*, Out>{&source, 1, target - begin * stride_, 0});
       }
-      if (tables_.pixels) return tables_.pixels->row(begin, end, source, target);
+      if (tables_.pixels) return tables_.pixels->rows(1, begin, end, &source, target, 0);
     }
     if (stride_ == 1 && !taps_.is_sparse() && taps_.widest > 4) {
       for (int64_t o = begin; o < end; ++o) {

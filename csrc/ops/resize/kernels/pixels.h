@@ -60,15 +60,32 @@ class Pixels {
     }
   }
 
-  // Outputs [begin, end) of a row.
+  // Outputs [begin, end) of some rows, whose results are `pitch` elements apart. Of several at
+  // once, indices and weights are read once.
   template <class From, class Out>
-  void row(int64_t begin, int64_t end, const From* source, Out* target) const {
-    taps_.width == 2 ? few<2>(begin, end, source, target) : few<4>(begin, end, source, target);
+  void rows(int64_t count, int64_t begin, int64_t end, const From* const* sources, Out* target,
+            int64_t pitch) const {
+    for (; count >= kTogether; count -= kTogether, sources += kTogether) {
+      some<kTogether>(begin, end, sources, target, pitch);
+      target += kTogether * pitch;
+    }
+    for (; count > 0; --count, target += pitch) some<1>(begin, end, sources++, target, pitch);
   }
+  static constexpr int64_t kTogether = 4;
 
  private:
-  template <int kTaps, class From, class Out>
-  MYOPS_NOINLINE void few(int64_t begin, int64_t end, const From* source, Out* target) const {
+  template <int64_t kRows, class From, class Out>
+  void some(int64_t begin, int64_t end, const From* const* sources, Out* target,
+            int64_t pitch) const {
+    taps_.width == 2 ? few<2, kRows>(begin, end, sources, target, pitch)
+                     : few<4, kRows>(begin, end, sources, target, pitch);
+  }
+
+  template <int kTaps, int64_t kRows, class From, class Out>
+  MYOPS_NOINLINE void few(int64_t begin, int64_t end, const From* const* sources, Out* target,
+                          int64_t pitch) const {
+    const From* source[kRows];
+    std::copy_n(sources, kRows, source);
     const int64_t* index = taps_.index.data() + begin * kTaps;
     const Wide* weight = taps_.weight.data() + begin * kTaps;
     const int64_t channels = channels_;
@@ -77,19 +94,31 @@ class Pixels {
     const int64_t whole = std::min(inside_[!std::is_same_v<From, Wide>], end - behind + 1);
     int64_t o = begin;
     for (; o < whole; ++o, index += kTaps, weight += kTaps, target += channels) {
-      Pixel sum{};
+      int64_t at[kTaps];
+      Pixel factors[kTaps];
 #pragma GCC unroll 4
       for (int k = 0; k < kTaps; ++k) {
-        const Pixel pixel = pixel_at(source + index[k] * channels);
-        sum = k == 0 ? weight[0] * pixel : fma(weight[k] - Pixel{}, pixel, sum);
+        at[k] = index[k] * channels;
+        factors[k] = weight[k] - Pixel{};
       }
-      store_pixel(target, sum);
+#pragma GCC unroll 4
+      for (int64_t row = 0; row < kRows; ++row) {
+        Pixel sum{};
+#pragma GCC unroll 4
+        for (int k = 0; k < kTaps; ++k) {
+          const Pixel pixel = pixel_at(source[row] + at[k]);
+          sum = k == 0 ? factors[0] * pixel : fma(factors[k], pixel, sum);
+        }
+        store_pixel(target + row * pitch, sum);
+      }
     }
-    for (; o < end; ++o, index += kTaps, weight += kTaps) {
-      for (int64_t channel = 0; channel < channels; ++channel) {
-        *target++ = to_element<Out>(weighted<Wide>(
+    for (; o < end; ++o, index += kTaps, weight += kTaps, target += channels) {
+      for (int64_t i = 0; i < kRows * channels; ++i) {
+        const int64_t row = i / channels, channel = i % channels;
+        const From* const from = source[row] + channel;
+        target[row * pitch + channel] = to_element<Out>(weighted<Wide>(
             kTaps, [&](int64_t k) { return weight[k]; },
-            [&](int64_t k) { return static_cast<Wide>(source[index[k] * channels + channel]); }));
+            [&](int64_t k) { return static_cast<Wide>(from[index[k] * channels]); }));
       }
     }
   }
