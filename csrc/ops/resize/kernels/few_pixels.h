@@ -125,27 +125,41 @@ class FewPixels {
     }
   }
 
-  // Rows [begin, end) of a weighted sum of images, or of one image.
+  // Rows [begin, end) of a weighted sum of images, or of one image. Of two rows at once, the taps
+  // of columns are read once.
   template <int kTaps, class Channels, size_t kImages>
   void rows(int64_t begin, int64_t end, std::array<const T*, kImages> images,
             std::array<Wide, 2> image_weights, T* target) const {
-    for (int64_t o = begin; o < end; ++o, target += rows_.out_volume) {
+    constexpr size_t kTogether = kImages * kTaps == 2 && Channels::kReach <= 16 ? 2 : 1;
+    for (int64_t o = begin; o < end;) {
       const int64_t* index = rows_.taps.index.data() + o * kTaps;
-      std::array<const T*, kImages * kTaps> from;
+      const size_t count = std::min(kTogether, static_cast<size_t>(end - o));
+      std::array<const T*, kTogether * kImages * kTaps> from;
       bool inside = true;  // kReach elements can be loaded from any pixel of these rows
       for (size_t i = 0; i < from.size(); ++i) {
-        from[i] = images[i / kTaps] + index[i % kTaps] * rows_.in_volume;
+        const size_t each = kImages * kTaps, row = std::min(i / each, count - 1);
+        from[i] = images[i % each / kTaps] + index[row * kTaps + i % kTaps] * rows_.in_volume;
         inside = inside && end_ - from[i] >= rows_.in_volume + Channels::kReach;
       }
       const Wide* weights = rows_.taps.weight.data() + o * kTaps;
-      inside ? row<kTaps, Channels, true>(from, weights, image_weights, target)
-             : row<kTaps, Channels, false>(from, weights, image_weights, target);
+      if (count == kTogether && inside) {
+        row<kTaps, Channels, true, kImages, kTogether>(from.data(), weights, image_weights, target);
+        o += kTogether, target += kTogether * rows_.out_volume;
+        continue;
+      }
+      inside ? row<kTaps, Channels, true, kImages, 1>(from.data(), weights, image_weights, target)
+             : row<kTaps, Channels, false, kImages, 1>(from.data(), weights, image_weights, target);
+      ++o, target += rows_.out_volume;
     }
   }
 
-  template <int kTaps, class Channels, bool kInside, size_t kRows>
-  MYOPS_NOINLINE void row(std::array<const T*, kRows> rows, const Wide* weights,
-                          std::array<Wide, 2> image_weights, T* target) const {
+  template <int kTaps, class Channels, bool kInside, size_t kImages, size_t kTogether>
+  MYOPS_NOINLINE void row(const T* const* sources, const Wide* row_weights,
+                          std::array<Wide, 2> image_weights, T* __restrict target) const {
+    std::array<const T*, kTogether * kImages * kTaps> rows;
+    std::copy_n(sources, rows.size(), rows.begin());
+    std::array<Wide, kTogether * kTaps> weights;
+    std::copy_n(row_weights, weights.size(), weights.begin());
     using Sum = typename Channels::Sum;
     constexpr int64_t kReach = Channels::kReach;
     const int64_t channels = kReach == 1 ? 1 : columns_.in_volume;
@@ -158,40 +172,59 @@ class FewPixels {
       std::copy_n(at, std::min(kReach, channels), copy);
       return Channels::load(copy);
     };
-    // Of the current output, from one of the images.
-    const auto sum_of = [&](size_t image, int64_t channel) MYOPS_INLINED {
-      Sum total{};
+    // Calls put(where, sum) for the current output of each row, from one channel on.
+    const int64_t volume = rows_.out_volume;
+    const auto each_row = [&](int64_t channel, const auto& put) MYOPS_INLINED {
+      int64_t at[kTaps];
 #pragma GCC unroll 4
-      for (int k = 0; k < kTaps; ++k) {
-        const int64_t at = index[k] * channels + channel;
-        Sum sum{};
+      for (int k = 0; k < kTaps; ++k) at[k] = index[k] * channels + channel;
 #pragma GCC unroll 4
-        for (int i = 0; i < kTaps; ++i) {
-          const Sum pixel = load(rows[image * kTaps + i] + at);
-          sum = i == 0 ? weights[0] * pixel : fma(weights[i] - Sum{}, pixel, sum);
+      for (size_t row = 0; row < kTogether; ++row) {
+        const Wide* const factors = weights.data() + row * kTaps;
+        Sum sums[kImages];
+#pragma GCC unroll 4
+        for (size_t image = 0; image < kImages; ++image) {
+          const T* const* const from = rows.data() + (row * kImages + image) * kTaps;
+#pragma GCC unroll 4
+          for (int k = 0; k < kTaps; ++k) {
+            Sum sum{};
+#pragma GCC unroll 4
+            for (int i = 0; i < kTaps; ++i) {
+              const Sum pixel = load(from[i] + at[k]);
+              sum = i == 0 ? factors[0] * pixel : fma(factors[i] - Sum{}, pixel, sum);
+            }
+            sums[image] = k == 0 ? weight[0] * sum : fma(weight[k] - Sum{}, sum, sums[image]);
+          }
         }
-        total = k == 0 ? weight[0] * sum : fma(weight[k] - Sum{}, sum, total);
+        Sum sum = sums[0];
+        if constexpr (kImages > 1) {
+          sum = fma(image_weights[1] - Sum{}, sums[1], image_weights[0] * sum);
+        }
+        put(target + static_cast<int64_t>(row) * volume + channel, sum);
       }
-      return total;
     };
-    const auto store = [&](int64_t left, int64_t channel) MYOPS_INLINED {
-      Sum sum = sum_of(0, channel);
-      if constexpr (kRows > kTaps) {
-        sum = fma(image_weights[1] - Sum{}, sum_of(1, channel), image_weights[0] * sum);
-      }
-      if (left >= kReach) return Channels::store(target + channel, sum);
-      T copy[kReach];
-      Channels::store(copy, sum);
-      std::copy_n(copy, channels, target);
+    const auto store = [](T* to, Sum sum) MYOPS_INLINED { Channels::store(to, sum); };
+    int64_t o = 0;
+    const auto next = [&]() MYOPS_INLINED {
+      ++o, index += kTaps, weight += kTaps, target += channels;
     };
-    for (int64_t o = 0; o < outputs; ++o, index += kTaps, weight += kTaps, target += channels) {
-      if (channels <= kReach) {
-        store((outputs - o) * channels, 0);  // what follows overwrites what is too much
-        continue;
+    if (channels <= kReach) {
+      // Of a whole vector, what is too much is overwritten by what follows.
+      const int64_t whole = outputs - (kReach - 1) / channels;
+      for (; o < whole; next()) each_row(0, store);
+      for (; o < outputs; next()) {
+        each_row(0, [&](T* to, Sum sum) MYOPS_INLINED {
+          T copy[kReach];
+          Channels::store(copy, sum);
+          std::copy_n(copy, channels, to);
+        });
       }
+      return;
+    }
+    for (; o < outputs; next()) {
       for (int64_t channel = 0; channel < channels; channel += kReach) {
         channel = std::min(channel, channels - kReach);  // the last ones a second time
-        store(kReach, channel);
+        each_row(channel, store);
       }
     }
   }
