@@ -96,6 +96,12 @@ class Resampler {
     };
     if (kLanes<Wide> < 8) return false;
     if (first) return !fits(10 << 20);
+    // Strips resample columns once for each source row; this once for each row of the result.
+    const TapTable<Wide>& rows = plan_.levels[depth].taps;
+    const bool often = 9 * rows.output > 20 * rows.input;
+    if (often && columns.taps.output * columns.out_volume > longest_in_batch<Wide>(false)) {
+      return false;
+    }
     const bool cached = fits(2 << 20);
     const bool single = columns.in_volume == 1 && sizeof(Wide) == sizeof(float);
     return (grows || (cached && single)) && tables_.gather->table().is_made_by_loops();

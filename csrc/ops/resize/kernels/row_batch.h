@@ -25,13 +25,19 @@ struct RowBatch {
   MYOPS_INLINE const Wide* row(int64_t k) const { return source + index[k] * size; }
 };
 
+// The most elements of a row of the result in a batch.
+template <class Wide>
+constexpr int64_t longest_in_batch(bool rows_first) {
+  return rows_first ? 1024 / static_cast<int64_t>(sizeof(Wide))
+                    : std::max<int64_t>(16 * kLanes<Wide>, 128);
+}
+
 // How many of `rows` rows of the result, of so many elements, form a batch; 0 if separate rows are
 // as fast.
 template <class Wide>
 int64_t row_batch_size(bool rows_first, const int64_t* index, int64_t rows, int64_t elements) {
   constexpr int64_t kFew = 4, kSize = sizeof(Wide);
-  const int64_t longest = rows_first ? 1024 / kSize : std::max<int64_t>(16 * kLanes<Wide>, 128);
-  if (elements > longest) return 0;
+  if (elements > longest_in_batch<Wide>(rows_first)) return 0;
   // The L1 cache has space for the next batch, too. (Where rows go first, more are read than
   // written.)
   const int64_t bytes = rows_first ? 4 << 10 : 8 << 10;
