@@ -162,6 +162,8 @@ class Buffer {
     if (count > 0) memory_.emplace(context.scratch(static_cast<size_t>(count) * sizeof(A)));
   }
   A* get() const { return memory_ ? memory_->template as<A>() : nullptr; }
+  // Where vectors read more than was written: denormal numbers, as integers that the memory had
+  // before, would make each product take a hundred nanoseconds.
   void zero(int64_t count) const { std::fill_n(get(), count, A{}); }
 
  private:

@@ -105,13 +105,6 @@ void sample_entries(const Taps<T>& taps, const A* weights, const WindowView<cons
   sample_count<kAdd, 0>(taps, weights, window, channels, more...);
 }
 
-// Clears the elements behind the samples of `pixels` that products read and nothing else writes.
-template <class S>
-inline void clear_padding(S* rows, int64_t row, int64_t used, int64_t pixels) {
-  std::fill_n(rows + (row == used ? row * pixels : 0), (row == used ? 0 : row * pixels) + kPanel<S>,
-              S{});
-}
-
 template <class T>
 class Columns {
  public:
@@ -129,8 +122,7 @@ class Columns {
         strip_(std::min(blocking_.strip_pixels<A>(size), pixels)),
         size_(row_of<A>(blocking_.taps, blocking_.channels) * strip_ + kPanel<S>),
         buffer_(context, size_) {
-    clear_padding(buffer_.get(), row_of<A>(blocking_.taps, blocking_.channels),
-                  blocking_.taps * blocking_.channels, strip_);
+    buffer_.zero(size_);
   }
 
   int64_t strip() const { return strip_; }  // pixels that are sampled at a time

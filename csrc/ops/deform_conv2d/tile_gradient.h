@@ -42,7 +42,8 @@ class TileGradient {
         window_(context, capacity_ + kLanes<A>),
         sums_(context, 8 * (strip_ + kLanes<A>)),
         sampled_(context, samples ? strip_ * row() + kPanel<A> : 0) {
-    if (samples) clear_padding(sampled_.get(), row(), blocking_.taps * blocking_.channels, strip_);
+    sums_.zero(8 * (strip_ + kLanes<A>));
+    if (samples) sampled_.zero(strip_ * row() + kPanel<A>);
   }
 
   void place(const Tile& tile, int64_t offset_group, const Range& range) {
