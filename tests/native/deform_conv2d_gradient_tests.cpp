@@ -8,6 +8,7 @@
 
 #include "../../csrc/core/report.h"
 #include "checking.h"
+#include "denormal_memory.h"
 #include "each_isa.h"
 #include "guarded_runtime.h"
 
@@ -207,13 +208,16 @@ void check(const Case& c, size_t number) {
         str(c.kernel_name, ", case ", number, ", order ", static_cast<int>(order));
     Outputs outputs(order);
     record_calls();
+    fill_memory_with_denormals();
     invoke(op, inputs, attributes, outputs);
+    const bool denormals = computed_with_denormals();
     const std::string line = recorded_calls();
     if (c.batch > 0) {
       expect(line.find(str("\"kernel\": \"", c.kernel_name, "\"")) != std::string::npos,
              text + ": the plan has another kernel: " + line);
     }
     expect(outputs.guards_intact(), text + ": wrote outside");
+    expect(!denormals, text + ": computed with memory that it has not written");
     if (first.empty()) first = outputs.memory;
     expect(first == outputs.memory, text + ": other bits");
     for (size_t i = 0; i < 4; ++i) {

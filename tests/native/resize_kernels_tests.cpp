@@ -7,6 +7,7 @@
 
 #include "../../csrc/core/report.h"
 #include "checking.h"
+#include "denormal_memory.h"
 #include "each_isa.h"
 #include "guarded_runtime.h"
 #include "resize_reference.h"
@@ -351,11 +352,15 @@ void check(const Call& call, int vector) {
           call.output, " ", dtype_name(call.dtype), call.layout == kLast ? " channels_last" : "");
   TestRuntime runtime;
   record_calls();
-  invoke(op, inputs, attributes(op, {{"mode", std::string(call.mode)}}), runtime);
+  const Attributes given_attributes = attributes(op, {{"mode", std::string(call.mode)}});
+  fill_memory_with_denormals();
+  invoke(op, inputs, given_attributes, runtime);
+  const bool denormals = computed_with_denormals();
   const std::string line = recorded_calls();
   const bool named = line.find(str("\"kernel\": \"", call.kernel, "\"")) != std::string::npos;
   expect(named || vector < call.vector, text + ": the plan has another kernel: " + line);
   expect(runtime.guards_intact(), text + ": wrote outside");
+  expect(!denormals, text + ": computed with memory that it has not written");
   const std::vector<uint8_t> bytes = runtime.result();
   const std::vector<double> got = in_order(made, call.layout, call.dtype, bytes.data());
   // Integers are rounded; a sum that is a half within rounding goes either way.

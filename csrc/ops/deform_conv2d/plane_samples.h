@@ -26,7 +26,9 @@ class PlaneSamples {
         lines_(context, conv, positions, taps, pixels),
         base_row_(pixels + kLanes<A>),
         bases_(context, 2 * base_row_),
-        window_(context, conv, X) {}
+        window_(context, conv, X) {
+    bases_.zero(2 * base_row_);
+  }
 
   void place(const Tile& tile, int64_t offset_group, const Range& taps);
 

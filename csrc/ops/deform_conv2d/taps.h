@@ -125,7 +125,9 @@ class Taps {
         points_(context, gradient || positions.shifted() ? 3 * plane_ : 0),
         shifts_(context, positions.shifted() ? 3 * plane_ : 0),
         changes_(context, positions.shifted() ? 4 * plane_ : 0),
-        gradient_(gradient || positions.shifted()) {}
+        gradient_(gradient || positions.shifted()) {
+    bases_.zero(2 * stride_);
+  }
 
   void place(const ConvShape& conv, const Tile& tile, int64_t offset_group, const Range& taps);
 
