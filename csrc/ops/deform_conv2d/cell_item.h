@@ -51,7 +51,10 @@ class ItemGradient {
         sums_(call.context, call.X_out ? call.plan.table() : 0),
         W_(call.context,
            call.W_out ? GroupWeights::outputs(conv_) * call.plan.channels() * call.plan.taps()
-                      : 0) {}
+                      : 0) {
+    gradient_.zero(GroupWeights::outputs(conv_) * row_);
+    rows_.zero(call.plan.channels() * call.plan.taps() * row_);
+  }
 
   // Computes the positions of an item; the cells of its samples.
   Box place(const CellItem& item) {

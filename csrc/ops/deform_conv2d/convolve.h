@@ -84,10 +84,13 @@ class Convolution {
     const Blocking blocking(conv_);
     const int64_t outputs = weights_.chunks().longest();
     const int64_t widest = round_up(std::min(outputs, conv_.group_outputs()), kPanel<A>);
-    return {
+    const int64_t packed = packs ? widest * depth_of<T>(blocking.taps * blocking.channels) : 0;
+    Buffers made{
         Buffer<A>(context_, together_ * tiling_.pixels() * sums_row({0, outputs}) + kLanes<A>),
-        Buffer<S>(context_, packs ? widest * depth_of<T>(blocking.taps * blocking.channels) : 0),
+        Buffer<S>(context_, packed),
         Columns<T>(context_, conv_, inputs_, blocking, tiling_.pixels(), kColumns<S>)};
+    if (conv_.depthwise()) made.packed.zero(packed);
+    return made;
   }
   // Elements from the sums of one pixel to those of the next. If no other group follows, they are
   // rounded up to halves of vectors, so that products have no incomplete block.

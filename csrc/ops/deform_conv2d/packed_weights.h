@@ -90,6 +90,7 @@ class PackedWeights {
         out += packed_forward<T>(conv_, share, taps.count());
       });
     }
+    std::fill_n(out, size() - size_, Sample<T>{});
   }
 
  private:

@@ -284,6 +284,9 @@ void PlaneSamples<T>::sample_far(const Line& line, int64_t tap, A* out, int64_t 
     const int64_t last = std::min(first + kTogether, line.count);
     int32_t rows[kTogether], columns[kTogether];
     Weights weights, cells;
+    for (A* const cell : cells) {  // what is not read below
+      std::fill(cell + (last - first), cell + round_up(last - first, kLanes<A>), A{});
+    }
     find_cells(line, first, last, weights, [&](int64_t i, const auto& hit, V y, V x) {
       const V none = broadcast(A{kOutside});
       store(rows + i, __builtin_convertvector((V)(hit ? y : none), I));

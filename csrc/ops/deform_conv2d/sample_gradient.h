@@ -30,6 +30,7 @@ class SampleGradient {
     once_ = once;
     result_ =
         std::make_unique<Buffer<A>>(context, strip * row_of<A>(blocking.taps, blocking.channels));
+    result_->zero(strip * row_of<A>(blocking.taps, blocking.channels));
   }
   explicit operator bool() const { return static_cast<bool>(filters_); }
 

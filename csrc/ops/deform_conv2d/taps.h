@@ -127,6 +127,9 @@ class Taps {
         changes_(context, positions.shifted() ? 4 * plane_ : 0),
         gradient_(gradient || positions.shifted()) {
     bases_.zero(2 * stride_);
+    values_.zero(4 * plane_);
+    if (gradient_) points_.zero(3 * plane_);
+    if (shifted_) shifts_.zero(3 * plane_), changes_.zero(4 * plane_);
   }
 
   void place(const ConvShape& conv, const Tile& tile, int64_t offset_group, const Range& taps);
