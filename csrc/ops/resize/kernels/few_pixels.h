@@ -205,14 +205,12 @@ class FewPixels {
     };
     const auto store = [](T* to, Sum sum) MYOPS_INLINED { Channels::store(to, sum); };
     int64_t o = 0;
-    const auto next = [&]() MYOPS_INLINED {
-      ++o, index += kTaps, weight += kTaps, target += channels;
-    };
+    const auto next = [&]() MYOPS_INLINED { index += kTaps, weight += kTaps, target += channels; };
     if (channels <= kReach) {
       // Of a whole vector, what is too much is overwritten by what follows.
       const int64_t whole = outputs - (kReach - 1) / channels;
-      for (; o < whole; next()) each_row(0, store);
-      for (; o < outputs; next()) {
+      for (; o < whole; ++o, next()) each_row(0, store);
+      for (; o < outputs; ++o, next()) {
         each_row(0, [&](T* to, Sum sum) MYOPS_INLINED {
           T copy[kReach];
           Channels::store(copy, sum);
@@ -221,7 +219,7 @@ class FewPixels {
       }
       return;
     }
-    for (; o < outputs; next()) {
+    for (; o < outputs; ++o, next()) {
       for (int64_t channel = 0; channel < channels; channel += kReach) {
         channel = std::min(channel, channels - kReach);  // the last ones a second time
         each_row(channel, store);
