@@ -165,11 +165,11 @@ def test_cell_tables(name: str, dtype: str) -> None:
     ],
 )
 def test_few_samples_of_a_pixel(case: tuple, size: tuple[int, int], dtype: str) -> None:
-    """Tables of cells would take longer, but not for 16-bit gradients."""
+    """Tables of cells would take longer; for 16-bit gradients only with four channels."""
     tensors, attributes, leaves, result, grad = graph(case, size, dtype)
     ran = myops.explain(gradients, leaves, result, grad)
     tables = "cell_tables" in {step.kernel for step in ran.calls[0].plan}
-    assert tables == (dtype in ("float16", "bfloat16"))
+    assert tables == (dtype in ("float16", "bfloat16") and case[1] != 4)
     check(tensors, attributes, grad, ran.result, dtype)
 
 

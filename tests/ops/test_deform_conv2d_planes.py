@@ -43,10 +43,13 @@ CASES = {
     "depthwise": ((1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 2, True, True), (9, 30), 1),
     "depthwise, 5": ((1, 5, 5, (3, 2), (1, 1), (1, 1), (1, 1), 5, 1, True, True), (9, 30), 1),
     "depthwise, 7": ((1, 14, 14, (1, 1), (2, 1), (1, 1), (1, 1), 14, 2, True, True), (9, 30), 1),
-    # Not with AVX-512, unless pairs of pixels are gathered; and only then.
+    # Twelve channels, and with AVX-512 more than three: where pairs of pixels are gathered, in
+    # float64 with AVX-512, and with many outputs.
     "four": ((1, 8, 6, (3, 3), (2, 1), (1, 1), (1, 1), 2, 2, True, True), (40, 26), 1),
     "six": ((2, 6, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (9, 40), 1),
     "twelve": ((1, 12, 5, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (17, 40), 1),
+    "many": ((1, 12, 60, (1, 1), (1, 1), (0, 0), (1, 1), 1, 1, True, True), (7, 60), 1),
+    "many, 2": ((1, 16, 40, (1, 1), (2, 1), (0, 0), (1, 1), 1, 2, True, True), (7, 60), 1),
     "chunks": ((1, 3, 300, (2, 3), (1, 1), (1, 1), (1, 1), 1, 1, False, True), (6, 20), 1),
     "packed by task": ((1, 3, 3000, (5, 5), (1, 1), (2, 2), (1, 1), 1, 1, False, True), (4, 5), 1),
     "one block": ((1, 3, 7000, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (3, 4), 1),
@@ -58,10 +61,12 @@ CASES = {
 
 def kernel_of(name: str, dtype: str) -> str:
     wide = _numpy.instruction_set() == "avx512"
-    gathers = GATHERS and dtype != "float64"
-    if (name == "twelve" and not gathers) or (name in ("four", "six") and wide and not gathers):
-        return "columns_product"
-    return "planes_product"
+    if GATHERS and dtype != "float64":
+        return "planes_product"
+    with_doubles = wide and dtype == "float64"
+    without = ("four", "six") if wide else ()
+    columns = name in ("twelve", *without) and not with_doubles
+    return "columns_product" if columns else "planes_product"
 
 
 def made(name: str, dtype: str) -> tuple[list[Any], dict[str, Any]]:

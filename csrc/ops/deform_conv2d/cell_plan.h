@@ -180,12 +180,14 @@ class CellPlan {
   // Few samples for each pixel of X, as with few taps and a stride of 2: filling and clearing
   // tables and adding them to X, which is done for every channel, takes longer than the other
   // kernels. With more outputs these lose again, most of all where an offset group has several
-  // weight groups; in 16-bit types, which they sum in bands, they always lose. The numbers are
-  // fitted to times of random convolutions.
+  // weight groups. In 16-bit types they win with four channels and few outputs only. The numbers
+  // are fitted to times of random convolutions.
   static bool sparse(const ConvShape& conv, bool one_weight_group) {
     constexpr bool kWide = sizeof(A) == sizeof(double);
     const int64_t channels = conv.channels_per_offset();
-    if (sizeof(T) < sizeof(A) || channels == 1 || (kWide && !one_weight_group)) return false;
+    if (channels == 1 || (kWide && !one_weight_group)) return false;
+    const bool wins = channels >= kCellChannels && one_weight_group && conv.group_outputs() <= 16;
+    if (sizeof(T) < sizeof(A) && !wins) return false;
     const int64_t cells = (kWide ? 2 : 1) * channels * conv.stride_y * conv.stride_x;
     const int64_t outputs = conv.group_outputs() * (one_weight_group ? 1 : 16);
     return 40 * cells > (180 + outputs) * conv.taps;

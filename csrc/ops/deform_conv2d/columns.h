@@ -69,6 +69,12 @@ void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> win
     S* to = out + (part.first - first) * row + k * channels;
     for (int64_t p = part.first; p < part.last; ++p, to += row) {
       const CornerWeights<A> at = weights_at(w + p, plane);
+      if (index[p] == Taps<T>::kBorder) {  // of X that is read in place
+        alignas(64) static constexpr A kZeros[2 * kChannels] = {};
+        const Corners<const A> corners(window, taps, k * taps.stride() + p, kZeros);
+        blend_channels<kAdd, kCount>(corners.at, at, count, to);
+        continue;
+      }
       if (index[p] < 0) {  // samples 0, which a mask that is not finite turns into NaN
         const S missed(at.at[0] * 0);
         if constexpr (kAdd) {
@@ -119,6 +125,7 @@ class Columns {
         taps_(context, conv, inputs.positions, blocking_.taps, pixels, false),
         X_(context, conv, inputs.X, capacity_),
         direction_(context, conv, inputs.X_direction, capacity_),
+        can_read_in_place_(!inputs.changes() && !conv.depthwise() && X_.in_place(conv)),
         strip_(std::min(blocking_.strip_pixels<A>(size), pixels)),
         size_(row_of<A>(blocking_.taps, blocking_.channels) * strip_ + kPanel<S>),
         buffer_(context, size_) {
@@ -133,6 +140,11 @@ class Columns {
     taps_.place(conv, tile, offset_group, taps);
     box_ = taps_.extent();
     held_ = {0, 0};
+    in_place_ = can_read_in_place_ && kFewSamples * box_.pixels() > all_.taps() * all_.pixels();
+    if (!in_place_) return;
+    window_ = X_.whole(tile.image);
+    held_ = {0, conv.channels};
+    taps_.locate_in_place(all_, window_.row, window_.pixel);
   }
 
   // Calls body(pixels) for parts of the tile whose samples of `block` are available; `end` is the
@@ -140,6 +152,7 @@ class Columns {
   // channels as fit; otherwise smaller parts have windows of their own.
   template <class Body>
   void in_parts(const Range& block, int64_t end, const Body& body) {
+    if (in_place_) return body(Range{0, all_.last});
     const int64_t most = capacity_ / std::max<int64_t>(box_.pixels(), 1) / kQuad<A> * kQuad<A>;
     if (most < block.count()) return halve(block, {0, all_.last}, body);
     if (block.first < held_.first || block.last > held_.last) {
@@ -176,6 +189,9 @@ class Columns {
   const Taps<T>& taps() const { return taps_; }
 
  private:
+  // With fewer samples for each pixel of a window, reading X itself takes less time than copying.
+  static constexpr int64_t kFewSamples = 4;
+
   // The address of a channel in a window that begins with the first stored channel. If all samples
   // are outside the image there is no window, and nothing is read.
   const A* behind(const WindowView<const A>& view, int64_t channel) const {
@@ -267,6 +283,7 @@ class Columns {
   Range held_{0, 0};  // channels in the windows of the tile; empty: there are none
   Taps<T> taps_;
   Source<T> X_, direction_;
+  bool can_read_in_place_, in_place_ = false;
   WindowView<const A> window_, direction_window_;
   int64_t strip_, size_;
   Buffer<S> buffer_;

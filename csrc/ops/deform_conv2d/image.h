@@ -25,6 +25,19 @@ struct Corners {
   Corners(const WindowView<A>& view, int64_t place)
       : at{view.data + place, view.data + place + view.pixel, view.data + place + view.row,
            view.data + place + view.row + view.pixel} {}
+  // Of a cell of X that is read in place: zeros for corners outside.
+  template <class T>
+  Corners(const WindowView<A>& X, const Taps<T>& taps, int64_t entry, A* zeros)
+      : at{corner(X, taps, entry, 0, zeros), corner(X, taps, entry, 1, zeros),
+           corner(X, taps, entry, 2, zeros), corner(X, taps, entry, 3, zeros)} {}
+
+ private:
+  template <class T>
+  static A* corner(const WindowView<A>& X, const Taps<T>& taps, int64_t entry, int64_t number,
+                   A* zeros) {
+    const int64_t y = taps.row(entry) + number / 2, x = taps.column(entry) + number % 2;
+    return taps.inside(y, x) ? X.data + y * X.row + x * X.pixel : zeros;
+  }
 };
 
 // The largest number of elements that a window needs: those of the whole image, or `most` if that
@@ -50,6 +63,24 @@ class Source {
         width_(conv.width),
         window_(context, view_ ? capacity : 0) {}
   explicit operator bool() const { return static_cast<bool>(view_); }
+
+  // Whether samples can be computed from X itself, instead of from a window: all blocks of channels
+  // are whole vectors of 16 bytes, and offsets of cells are numbers of 32 bits. Of an image of one
+  // row or column, all cells are partly outside.
+  bool in_place(const ConvShape& conv) const {
+    const auto whole_vectors = [](int64_t channels) { return pixel_of<A>(channels) == channels; };
+    return std::is_same_v<T, A> && view_.channels_last() &&
+           whole_vectors(conv.channels_per_offset()) && whole_vectors(conv.group_channels()) &&
+           height_ > 1 && width_ > 1 &&
+           height_ * view_.step[2] + width_ * view_.step[3] <= INT32_MAX;
+  }
+  WindowView<const A> whole(int64_t image) const {
+    if constexpr (std::is_same_v<T, A>) {
+      return {view_.at(image, 0, 0, 0), view_.step[2], view_.step[3]};
+    } else {
+      return {};
+    }
+  }
 
   // Copies the cells of entries that are far apart, four pixels each, which must fit the window:
   // two rows, in which each entry has two pixels. See Taps::number().

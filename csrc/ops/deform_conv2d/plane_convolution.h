@@ -66,14 +66,20 @@ class PlaneConvolution {
     }
     const bool one = conv.group_channels() % channels == 0;  // weight group
     const bool all = conv.group_channels() == channels;      // of its channels
+    constexpr bool kDouble = sizeof(A) == sizeof(double);
+    // Columns transpose Y, which takes most of the time if there are many outputs for each sample.
+    if (one && !channels_last) {
+      const bool many = outputs >= 4 * conv.taps * channels && (all || conv.taps == 1);
+      if (many || (kDouble && kLong && all)) return channels <= kMostPlanes;
+    }
     // (Where planes of sums are transposed, and a single block of channels is sampled, columns take
     // less time.)
     if (kGathersPairs<A> && gathers) {
       if (channels_last && all) return channels <= (outputs <= 4 ? 12 : outputs <= 64 ? 4 : 1);
       return channels <= (one && !all ? 6 : 12);
     }
-    if (kLong && sizeof(A) == sizeof(float) && channels_last && all) return channels < 2;
-    return channels <= (!one ? 8 : kLong ? 3 : 6);
+    if (kLong && !kDouble && channels_last && all) return channels < 2;
+    return channels <= (!one ? 8 : kLong && !kDouble ? 3 : 6);
   }
 
   struct Buffers {  // of one task

@@ -117,6 +117,8 @@ class Taps {
        int64_t taps, int64_t pixels, bool gradient)
       : lines_(context, conv, positions, taps, pixels),
         shifted_(positions.shifted()),
+        height_(static_cast<int32_t>(conv.height)),
+        width_(static_cast<int32_t>(conv.width)),
         stride_(panels(pixels, kLanes<A>) * kLanes<A> + kLanes<A>),
         plane_(taps * stride_),
         cells_(context, 3 * plane_),
@@ -160,6 +162,11 @@ class Taps {
   void locate(const Entries& entries, const Box& box, int64_t pixel);
   // The same for a window in which each entry has a cell of its own, two pixels wide.
   void number(const Entries& entries, int64_t pixel);
+  // The same for X itself, whose rows are `row` elements apart: kBorder for cells of which a part
+  // is outside.
+  void locate_in_place(const Entries& entries, int64_t row, int64_t pixel);
+  static constexpr int32_t kBorder = -2;
+  bool inside(int64_t y, int64_t x) const { return y >= 0 && y < height_ && x >= 0 && x < width_; }
   // Offset of an entry's cell in the window; negative if the entry is outside the image.
   const int32_t* index() const { return cells_.get() + 2 * plane_; }
 
@@ -178,6 +185,7 @@ class Taps {
 
   PositionLines<T> lines_;
   bool shifted_;
+  int32_t height_, width_;  // of X
   int64_t stride_, plane_;
   Buffer<int32_t> cells_;      // y, x, index
   Buffer<A> bases_;            // y and x of a pixel's first tap
@@ -299,6 +307,20 @@ void Taps<T>::number(const Entries& entries, int64_t pixel) {
     for (int64_t p = entries.first; p < entries.last; ++p) {
       to[p] = missed(k * stride_ + p) ? -1 : place;
       place += 2 * static_cast<int32_t>(pixel);
+    }
+  }
+}
+
+template <class T>
+void Taps<T>::locate_in_place(const Entries& entries, int64_t row, int64_t pixel) {
+  const auto line = static_cast<int32_t>(row), step = static_cast<int32_t>(pixel);
+  for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+    const int32_t *y = cells_.get() + k * stride_, *x = y + plane_;
+    int32_t* to = cells_.get() + k * stride_ + 2 * plane_;
+    for (int64_t p = entries.first; p < entries.last; ++p) {
+      const bool whole = (y[p] >= 0) & (y[p] < height_ - 1) & (x[p] >= 0) & (x[p] < width_ - 1);
+      const int32_t place = (whole ? y[p] : 0) * line + (whole ? x[p] : 0) * step;
+      to[p] = whole ? place : y[p] == kMissed ? -1 : kBorder;
     }
   }
 }

@@ -153,7 +153,7 @@ auto make_tables(const KernelContext& context, const Request& request, SourceLay
     } else {
       tables->whole = whole_plan<T>(plan);
       const bool others = tables->whole == WholePlan::None || tables->whole == WholePlan::Planes;
-      if (kBackward && others && is_sparse(plan, settings)) {
+      if (kBackward && others && is_sparse(plan, settings, tables->whole == WholePlan::Planes)) {
         tables->places = split_places(table_budget, tables->plan);
         tables->whole = whole_plan<T>(plan);
       }

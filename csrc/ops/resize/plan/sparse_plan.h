@@ -10,11 +10,11 @@
 namespace myops::resize::MYOPS_ISA {
 
 // Whether that takes less time than zeroing rows or slabs as TapTable::is_sparse() describes.
-// (Measured. With cubic, others store -0 beside an element that has taps in one axis only. A single
-// row, and slabs of a single axis, are made in place as fast.)
+// `planes`: the kernel without it, which transposes whole tensors. (Measured. With cubic, others
+// store -0 beside an element that has taps in one axis only. A single row, and slabs of a single
+// axis, are made in place as fast.)
 template <class Weight>
-bool is_sparse(const Plan<Weight>& plan, const Settings& settings) {
-  constexpr double kFew = 0.1;
+bool is_sparse(const Plan<Weight>& plan, const Settings& settings, bool planes) {
   const bool in_place =
       plan.levels.size() == 1 &&
       (plan.rows() == 1 || !GatherTable<Weight>::within_rows(plan.levels.back().in_volume));
@@ -24,7 +24,7 @@ bool is_sparse(const Plan<Weight>& plan, const Settings& settings) {
     const TapTable<Weight>& taps = level.taps;
     part *= static_cast<double>(taps.filled.size()) / static_cast<double>(taps.output);
   }
-  return part > 0 && part <= kFew && kernel_enabled("resize.sparse");
+  return part > 0 && part <= (planes ? 0.25 : 0.1) && kernel_enabled("resize.sparse");
 }
 
 // Removes the elements without taps from the plan of a gradient, and returns that of the places: a

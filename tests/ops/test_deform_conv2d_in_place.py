@@ -1,0 +1,90 @@
+"""deform_conv2d of channels_last images whose samples are read from the image itself, because a
+window would have too many pixels for each: random layers, against windows and the reference."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from deform_cases import build, call, expected
+from runtimes import assert_equal_bits, to_numpy
+
+import myops
+
+
+def layer(number: int) -> tuple[tuple, tuple[int, int], float]:
+    """As in deform_cases.CASES, the size of the image, and the scale of the offsets."""
+    draw = random.Random(number)
+    groups = draw.choice([1, 1, 1, 2, 3])
+    # Whole vectors of 16 bytes in every block, or not: then windows are used.
+    each = draw.choice([16, 20, 32, 52, 13])
+    offset_groups = draw.choice([1, 1, 2]) if groups == 1 else 1
+    stride = draw.choice([(1, 1), (2, 2), (1, 2)])
+    kernel = draw.choice([(1, 1), (1, 1), (3, 2), (3, 3)])
+    dilation = draw.choice([(1, 1), (2, 1)])
+    padding = ((kernel[0] - 1) * dilation[0], kernel[1] - 1)
+    case = (
+        draw.choice([1, 2]), each * groups * offset_groups, groups * draw.choice([1, 5, 70]),
+        kernel, stride, padding, dilation, groups, offset_groups,
+        draw.random() < 0.7, draw.random() < 0.5,
+    )  # fmt: skip
+    size = (draw.choice([1, 2, 5, 19, 40]), draw.choice([1, 2, 9, 33, 70]))
+    return case, size, draw.choice([1, 5, 30, 200])
+
+
+def channels_last(tensors: list[Any]) -> list[Any]:
+    """X alone: offset and mask have their own tests."""
+    return [tensors[0].contiguous(memory_format=torch.channels_last), *tensors[1:]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("number", range(40))
+def test_random_layers(number: int, dtype: str) -> None:
+    torch.manual_seed(number)
+    case, size, scale = layer(number)
+    tensors, attributes = build(case, size, dtype)
+    tensors[2] = tensors[2] * scale
+    got = call(channels_last(tensors), attributes)
+    assert_equal_bits(to_numpy(call(tensors, attributes)), to_numpy(got.contiguous()))
+    exact = expected([None if t is None else t.double() for t in tensors], attributes)
+    limit = 1e-4 if dtype == "float32" else 1e-10
+    assert (got.double() - exact).abs().max() <= limit * max(1.0, float(exact.abs().max()))
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), -0.0])
+def test_masks_that_spoil_what_is_outside(value: float) -> None:
+    """Corners outside of the image are zeros that are multiplied too."""
+    torch.manual_seed(1)
+    case = (1, 16, 4, (1, 1), (1, 1), (1, 1), (1, 1), 1, 1, True, False)
+    tensors, attributes = build(case, (6, 7), "float32")
+    tensors[2] = tensors[2] * 4
+    tensors[4] = torch.full_like(tensors[4], value)
+    got = call(channels_last(tensors), attributes)
+    assert_equal_bits(to_numpy(call(tensors, attributes)), to_numpy(got.contiguous()))
+
+
+@pytest.mark.parametrize("axis", [2, 3])
+def test_repeated_rows_or_columns(axis: int) -> None:
+    """An expanded image, whose rows or columns are the same memory."""
+    torch.manual_seed(axis)
+    case = (1, 32, 4, (1, 1), (2, 2), (0, 0), (1, 1), 1, 1, True, True)
+    tensors, attributes = build(case, (20, 30), "float32")
+    x = channels_last(tensors)[0].narrow(axis, 0, 1).expand(tensors[0].shape)
+    offset = 9 * tensors[2]
+    wanted = call([x.contiguous(), tensors[1], offset, *tensors[3:]], attributes)
+    got = call([x, tensors[1], offset, *tensors[3:]], attributes)
+    assert torch.equal(wanted, got)
+
+
+def test_a_crop_of_a_channels_last_image() -> None:
+    """Rows have gaps, and what is behind the crop is not read as a part of it."""
+    torch.manual_seed(5)
+    whole = torch.full((1, 16, 30, 40), float("nan")).contiguous(memory_format=torch.channels_last)
+    x = whole[:, :, 4:20, 7:29]
+    x.copy_(torch.randn(x.shape))
+    w, offset = torch.randn(3, 16, 1, 1), 20 * torch.randn(1, 2, 16, 22)
+    wanted = myops.deform_conv2d(x.contiguous(), offset, w)
+    assert torch.isfinite(wanted).all()
+    assert_equal_bits(to_numpy(wanted), to_numpy(myops.deform_conv2d(x, offset, w).contiguous()))
