@@ -38,7 +38,7 @@ def bound(
 
 
 def signature(info: OpInfo) -> inspect.Signature:
-    """That of what `library.define` returns."""
+    """The signature of the function that `library.define` returns."""
     one, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     shown = [
         inspect.Parameter(item.name, one, default=None if optional else inspect.Parameter.empty)

@@ -43,8 +43,8 @@ class Call:
     Attributes:
         op: The name of the op, such as "resize" or "resize_backward".
         domain: The ONNX domain of the library that made the call; "myops" for a prototype.
-        runtime: "torch fast call", "torch" (through its dispatcher), "torch cuda", "numpy" or
-            "onnxruntime".
+        runtime: "torch fast call", "torch" (through its dispatcher), "torch cuda", "numpy",
+            "onnxruntime" or "cpp", a runtime of your own.
         node: The name of the node of a model, in ONNX Runtime.
         inputs: Name, dtype, shape and layout of each input that was given; of short lists such as
             scales the numbers too.

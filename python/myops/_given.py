@@ -25,7 +25,7 @@ def whole(where: str, value: Any, least: int, most: int) -> int:
 
 
 def names(where: str, value: Any) -> list[str]:
-    """A list of texts; a text alone is none."""
+    """A list of strings; a single string is refused."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         _refuse(TypeError, where, value, "a list of names")
     if getattr(value, "ndim", 1) == 0:  # an array or tensor without axes

@@ -135,7 +135,7 @@ def op_library(package: str) -> Library:
         ImportError: There is no such package, it was not built, or another version of myops
             built it.
         ValueError: Another library in this process has its domain or namespace.
-        TypeError: `package` is no text.
+        TypeError: `package` is not a string.
 
     Example:
         >>> library = myops.op_library("my_kernels")

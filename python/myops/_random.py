@@ -24,7 +24,7 @@ class Philox:
         stream: Generators of equal seeds and different streams have nothing in common.
 
     Raises:
-        TypeError: The seed or the stream is no integer.
+        TypeError: The seed or the stream is not an integer.
 
     Example:
         >>> random = myops.Philox(7)

@@ -47,7 +47,7 @@ def package_stub(package: str) -> str:
 
     Raises:
         ImportError: There is no such package, or it cannot be imported.
-        TypeError: `package` is no text.
+        TypeError: `package` is not a string.
         ValueError: It is a single module, has no `__all__`, or defines a function or class with
             annotations in `__init__.py` itself, which the stub would hide.
 

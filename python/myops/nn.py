@@ -130,7 +130,8 @@ class DeformConv2d(_DeformConv2d):
         bias: Whether a learned number is added to each output channel.
 
     Raises:
-        ValueError: groups does not divide the channels, or a pair is none.
+        ValueError: groups does not divide the channels, or an argument that may be a pair is
+            neither an int nor two of them.
 
     Example:
         >>> layer = myops.nn.DeformConv2d(3, 8, 3, padding=1)
@@ -243,7 +244,8 @@ class DeformConv2dPack(_Pack):
         deformable_groups: Another name for deform_groups, which older code uses.
 
     Raises:
-        ValueError: groups or deform_groups does not divide the channels, or a pair is none.
+        ValueError: groups or deform_groups does not divide the channels, or an argument that may
+            be a pair is neither an int nor two of them.
 
     Example:
         >>> layer = myops.nn.DeformConv2dPack(4, 8, 3, padding=1, deform_groups=2)
@@ -309,7 +311,8 @@ class ModulatedDeformConv2dPack(_Pack):
             `DCNv2Pack`.
 
     Raises:
-        ValueError: groups or deform_groups does not divide the channels, or a pair is none.
+        ValueError: groups or deform_groups does not divide the channels, or an argument that may
+            be a pair is neither an int nor two of them.
 
     Example:
         >>> layer = myops.nn.ModulatedDeformConv2dPack(4, 8, 3, padding=1, deform_groups=2)

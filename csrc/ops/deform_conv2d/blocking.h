@@ -1,7 +1,8 @@
 // How the computation is divided into blocks. The division depends on shapes only, and each buffer
 // is bounded whatever the tensors are: a task and its part of the call's shared buffers stay below
-// 2 MiB together; with the slots of cell_gradient.h (of the call), below 3 MiB. Sums of 16-bit
-// gradients of X have at most 32 MiB more, and at most twice the size of the gradients they become.
+// 2 MiB together. Of cell_gradient.h up to InOrder::kAhead parts wait for their turn, with buffers
+// of 1.3 MiB each. Sums of 16-bit gradients of X have at most 32 MiB more, and at most twice the
+// size of the gradients they become.
 #pragma once
 
 #include <algorithm>

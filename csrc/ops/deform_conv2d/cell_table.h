@@ -229,46 +229,64 @@ MYOPS_INLINE void each_far_cell(const Taps<T>& taps, const Entries& entries, con
     }
   }
 }
+// Calls body(count); with a constant for one channel, for which a loop would take longer.
+template <class Body>
+MYOPS_INLINE void with_channels(int64_t count, const Body& body) {
+  if (count == 1) return body(std::integral_constant<int64_t, 1>{});
+  body(count);
+}
 // As fill_cells().
 template <class T, class A>
 void fill_far(const StridedView<const T>& X, const ConvShape& conv, int64_t image,
               const Range& channels, const Taps<T>& taps, const Entries& entries, A* table) {
   const CellBox cells = cells_of(entries);
-  const int64_t size = cells.channel<A>(), row = X.step[2], pixel = X.step[3];
+  const int64_t size = cells.channel<A>(), channel = X.step[1], row = X.step[2], pixel = X.step[3];
+  const T* const plane = X.at(image, channels.first, 0, 0);
   std::fill_n(table, channels.count() * size, A{});
-  for (int64_t c = 0; c < channels.count(); ++c, table += size) {
-    const T* const plane = X.at(image, channels.first + c, 0, 0);
+  with_channels(channels.count(), [&](const auto count) {
     each_far_cell(
         taps, entries, {0, conv.height}, conv.width,
         [&](int64_t place, int64_t y, int64_t x) MYOPS_INLINED {
-          const T* const from = plane + y * row + x * pixel;
-          table[place] = static_cast<A>(from[0]);
-          table[place + 1] = static_cast<A>(from[pixel]);
-          table[place + 2] = static_cast<A>(from[row]);
-          table[place + 3] = static_cast<A>(from[row + pixel]);
+          const T* from = plane + y * row + x * pixel;
+          A* to = table + place;
+          for (int64_t c = 0; c < count; ++c, from += channel, to += size) {
+            to[0] = static_cast<A>(from[0]);
+            to[1] = static_cast<A>(from[pixel]);
+            to[2] = static_cast<A>(from[row]);
+            to[3] = static_cast<A>(from[row + pixel]);
+          }
         },
-        [&](int64_t place, int64_t number, int64_t y, int64_t x)
-            MYOPS_INLINED { table[place + number] = static_cast<A>(plane[y * row + x * pixel]); });
-  }
+        [&](int64_t place, int64_t number, int64_t y, int64_t x) MYOPS_INLINED {
+          const T* const from = plane + y * row + x * pixel;
+          A* const to = table + place + number;
+          for (int64_t c = 0; c < count; ++c) to[c * size] = static_cast<A>(from[c * channel]);
+        });
+  });
 }
 // As add_table().
 template <class T, class A>
 void add_far(const Taps<T>& taps, const Entries& entries, const A* table, int64_t channels,
              const Range& rows, int64_t width, A* to, int64_t channel, int64_t row, int64_t pixel) {
   const int64_t size = cells_of(entries).channel<A>();
-  for (int64_t c = 0; c < channels; ++c, table += size, to += channel) {
+  with_channels(channels, [&](const auto count) {
     each_far_cell(
         taps, entries, rows, width,
         [&](int64_t place, int64_t y, int64_t x) MYOPS_INLINED {
-          A* const at = to + (y - rows.first) * row + x * pixel;
-          at[0] += table[place];
-          at[pixel] += table[place + 1];
-          at[row] += table[place + 2];
-          at[row + pixel] += table[place + 3];
+          const A* from = table + place;
+          A* at = to + (y - rows.first) * row + x * pixel;
+          for (int64_t c = 0; c < count; ++c, from += size, at += channel) {
+            at[0] += from[0];
+            at[pixel] += from[1];
+            at[row] += from[2];
+            at[row + pixel] += from[3];
+          }
         },
-        [&](int64_t place, int64_t number, int64_t y, int64_t x)
-            MYOPS_INLINED { to[(y - rows.first) * row + x * pixel] += table[place + number]; });
-  }
+        [&](int64_t place, int64_t number, int64_t y, int64_t x) MYOPS_INLINED {
+          const A* const from = table + place + number;
+          A* const at = to + (y - rows.first) * row + x * pixel;
+          for (int64_t c = 0; c < count; ++c) at[c * channel] += from[c * size];
+        });
+  });
 }
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -43,16 +43,6 @@ ResizeAxis describe(const Settings& settings, const Axis& axis) {
           axis.small_picture};
 }
 
-// The place of each axis in memory, outermost first.
-std::vector<size_t> memory_order(size_t rank, bool channels_last) {
-  std::vector<size_t> order;
-  for (size_t axis = 0; axis < rank; ++axis) {
-    if (!channels_last || axis != 1) order.push_back(axis);
-  }
-  if (channels_last) order.push_back(1);
-  return order;
-}
-
 // The kernels of passes.h that a call uses.
 struct Kernels {
   const cuda::File* source;

@@ -2,8 +2,6 @@
 // strategies of gather_table.h.
 #pragma once
 
-#include <cassert>
-
 #include "gather_loops.h"
 
 namespace myops::resize::MYOPS_ISA {

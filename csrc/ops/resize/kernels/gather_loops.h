@@ -1,4 +1,5 @@
-// All strategies but Scalar: loops over whole blocks, as many as follow one another.
+// Loops over whole blocks, as many as follow one another, of the strategies up to
+// TwoLoadsAnyOrder; gather.h has the others.
 #pragma once
 
 #include <array>

@@ -110,7 +110,8 @@ class GatherTable {
     return std::any_of(blocks_.begin(), blocks_.end(),
                        [half](const Block& block) { return block.cycle > 0 && block.run >= half; });
   }
-  // The same, or the taps of an element are loaded together, or two are gathered from far apart.
+  // Whether is_made_by_loops(), or the taps of an element are loaded together, or two are gathered
+  // from far apart.
   bool is_fast() const {
     return is_made_by_loops() || most_are([this](const Block& block) {
              return block.strategy == Strategy::LoadPerElement ||

@@ -3,7 +3,8 @@
 // single row would need. This works for any number of taps, which may differ from output to output,
 // and for every type and instruction set.
 //
-// A slab contains element i of kRows rows. The sums are those of slab_sum.h, in the same order.
+// A slab contains element i of kRows rows, or of half of them. The sums are those of slab_sum.h, in
+// the same order.
 #pragma once
 
 #include "lane_table.h"

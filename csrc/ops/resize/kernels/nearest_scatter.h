@@ -3,8 +3,6 @@
 // else is 0, and nothing is widened or added. It also copies the sums of plan/sparse_plan.h.
 #pragma once
 
-#include <vector>
-
 #include "../plan/plan.h"
 #include "elements.h"
 

@@ -1,6 +1,6 @@
-// Kernel "one_column": images of a single column, each element of which contributes to some columns
-// of the result. This is the gradient of a resize to one column. A row of the result is the row of
-// weights times a number, so that nothing is transposed and no strip of rows is needed.
+// Kernel "one_column": images of a single column, each element of which contributes at most once to
+// each column of the result, as in the gradient of a resize to one column. A row of the result is
+// the row of weights times a number, so that nothing is transposed and no strip of rows is needed.
 //
 // The sums are those of slab_sum.h, in the same order.
 #pragma once

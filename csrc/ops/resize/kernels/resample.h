@@ -80,8 +80,9 @@ class Resampler {
     std::optional<ScratchArray<int64_t>> owners;
   };
 
-  // Elsewhere strips take less time, down to a third; measured. (Where columns go first, a row is
-  // summed for each pair that it is in, so only where loops do it.)
+  // Whether "row_pairs" computes the last two levels. Where it does not, strips take less time,
+  // down to a third; measured. (Where columns go first, a row is summed for each pair that it is
+  // in, so only where loops do it.)
   bool uses_row_pairs() const {
     if (plan_.levels.size() < 2 || !std::is_same_v<T, Wide>) return false;
     const size_t depth = plan_.levels.size() - 2;

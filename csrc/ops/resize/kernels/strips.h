@@ -99,13 +99,12 @@ class Strips {
     }
   }
 
-  // A part of a tensor in a strip: the outputs [begin, end), from source rows that begin with
-  // `low`, of which row 0 of the strip is number `first`.
+  // A part of a tensor in a strip: the outputs [begin, end), which read source rows [low, high).
   struct Part {
     int64_t tensor, begin, end, low, high;
   };
 
-  // The outputs from `begin` on whose source rows fit so many.
+  // The longest part from output `at` on that reads at most `rows` source rows.
   Part part_of(int64_t at, int64_t end, int64_t rows) {
     const TapTable<Wide>& taps = level_.taps;
     const int64_t tensor = at / taps.output, begin = at - tensor * taps.output;
@@ -114,7 +113,7 @@ class Strips {
     }
     Part part{tensor, begin, begin, taps.input, 0};
     const int64_t stop = std::min(taps.output, begin + end - at);
-    // By the dozen, until those fit no more: a loop over many taps is vectorised.
+    // 64 outputs at a time while they fit, then one: a loop over many taps is vectorised.
     for (int64_t step = 64; part.end < stop;) {
       const int64_t next = std::min(part.end + step, stop);
       int64_t low = part.low, high = part.high;
@@ -141,8 +140,8 @@ class Strips {
     Part before{-1, 0, 0, 0, 0};  // the last part of the previous strip
     int64_t rows_before = 0;      // of the strip, without that part
     while (begin < end) {
-      // Rows that the previous strip has made already.
-      // (A whole number of groups is new.)
+      // The first rows may be those that the previous strip has made already. Otherwise `span - 1`
+      // places stay free for those that the next strip keeps.
       const bool follows = begin / level_.taps.output == before.tensor;
       const int64_t most =
           follows ? strip_ : std::max(strip_ + 1 - level_.taps.span, level_.taps.span);

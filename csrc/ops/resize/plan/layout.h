@@ -1,4 +1,5 @@
-// Memory order. channels_last tensors are processed in memory order, with one exception.
+// Memory order. channels_last tensors are processed in memory order, except where channels are
+// resized: must_swap().
 #pragma once
 
 #include <algorithm>

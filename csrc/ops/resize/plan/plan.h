@@ -111,17 +111,6 @@ struct Plan {
   }
 };
 
-// Axes from the slowest to the fastest in memory. In channels_last memory axis 1 is innermost, so
-// the taps of rows and columns run over contiguous channels and nothing is transposed.
-inline std::vector<size_t> memory_order(size_t rank, bool channels_last) {
-  std::vector<size_t> order;
-  for (size_t axis = 0; axis < rank; ++axis) {
-    if (!channels_last || axis != 1) order.push_back(axis);
-  }
-  if (channels_last) order.push_back(1);
-  return order;
-}
-
 // The plan of the forward pass, or of its transpose. `kept`: of the forward pass, for a copy of
 // what is read; takes the indices of each axis.
 template <class Weight>

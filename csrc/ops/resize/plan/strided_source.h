@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <vector>
 

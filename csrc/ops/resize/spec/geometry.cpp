@@ -250,6 +250,15 @@ Geometry resolve(const Request& request) {
   return geometry;
 }
 
+std::vector<size_t> memory_order(size_t rank, bool channels_last) {
+  std::vector<size_t> order;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    if (!channels_last || axis != 1) order.push_back(axis);
+  }
+  if (channels_last) order.push_back(1);
+  return order;
+}
+
 bool is_identity(const Settings& settings, const Axis& axis) {
   if (axis.input != axis.output) return false;
   const bool crops = settings.coordinates == Coordinates::TfCropAndResize;

@@ -91,4 +91,8 @@ bool is_identity(const Settings& settings, const Axis& axis);
 bool resamples_first(const Settings& settings, bool backward, int64_t from, int64_t to,
                      size_t behind, int64_t inner_from, int64_t inner_to);
 
+// Axes from the slowest to the fastest in memory. In channels_last memory axis 1 is innermost, so
+// the taps of rows and columns run over contiguous channels and nothing is transposed.
+std::vector<size_t> memory_order(size_t rank, bool channels_last);
+
 }  // namespace myops::resize
