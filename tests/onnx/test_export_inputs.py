@@ -244,3 +244,20 @@ def test_inputs_have_the_names_of_keys(kind: str, exporter: str) -> None:
     feeds = dict(zip(expected, [x.numpy() for x in tree_leaves(d)], strict=True))
     (got,) = run_plain(model, feeds)
     np.testing.assert_allclose(got, Sum()(d).numpy())
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+@pytest.mark.parametrize("length", [1, 3])
+def test_integers_that_torch_only_stores(tmp_path: Any, dtype: torch.dtype, length: int) -> None:
+    """Checks need other lengths of the input, for which torch has no kernel in these dtypes."""
+
+    class Half(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.float() * 0.5
+
+    x, path = torch.arange(2, 2 + length).to(dtype), tmp_path / "x.onnx"
+    axes = {"x": {0: "n"}}
+    export(Half(), (x,), path, input_names=["x"], dynamic_axes=axes, exporter="dynamo")
+    longer = torch.arange(7).to(dtype)
+    (result,) = run_plain(onnx.load(path), {"x": longer.numpy()})
+    assert np.array_equal(result, Half()(longer).numpy())

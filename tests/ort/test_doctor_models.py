@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from doctor_cases import FLOAT, TWO, add_body, examine, model_of, node
 from onnx import TensorProto, helper
 
+import myops.onnx
 from myops import _description
 from myops.ort import _doctor
 from myops.ort._doctor import DoctorReport, Finding, libraries
@@ -305,6 +307,19 @@ def test_missing_and_truncated_external_data_are_named(external: Path) -> None:
     (external / "model.data").write_bytes(bytes(3000))
     finding = found(examine(external / "model.onnx"), "weights-cut-off")
     assert "3000 bytes" in finding.why
+
+
+@pytest.mark.parametrize("value", ["minus", "-4", "1e3"])
+def test_external_data_without_a_place_are_named(external: Path, value: str) -> None:
+    model = onnx.load(external / "model.onnx", load_external_data=False)
+    (entry,) = [e for e in model.graph.initializer[0].external_data if e.key == "offset"]
+    entry.value = value
+    onnx.save(model, external / "model.onnx")
+    finding = found(examine(external / "model.onnx"), "weights-damaged")
+    text = f"offset: got {value!r}, expected a number of bytes"
+    assert text in finding.why
+    with pytest.raises(ValueError, match=re.escape(text)):
+        myops.onnx.lower(external / "model.onnx")
 
 
 def test_external_data_outside_the_folder_is_an_error(external: Path) -> None:

@@ -187,3 +187,26 @@ def test_derivatives_that_jump_are_no_fault() -> None:
     torch.manual_seed(0)
     near = Case((1 + torch.randn(40, 25) * 0.002, 1 + torch.randn(25) * 0.002), name="near")
     check_op(op, [near], reference=lambda x, w: (x * w).amax(1), only=["gradients"])
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_an_output_that_rounds_more_than_a_difference(right: bool) -> None:
+    """Differences of it would be zeros and steps: those of the other output are taken."""
+    factor = 2 if right else 3
+    both = myops.prototype(
+        lambda x: (x * 2, x.astype(np.float16)), name=f"two_{right}".lower(), domain="rounded",
+        types={"T": ["float32", "float64"], "H": ["float16"]},
+        inputs=[myops.Input("x", "T", "")],
+        outputs=[myops.Output("y", "T", ""), myops.Output("h", "H", "")],
+        shape="S... -> S..., S...",
+        backward=lambda ctx, g, h: (factor * g + h.to(g.dtype),),
+    )  # fmt: skip
+
+    def check() -> Any:
+        return check_op(both, [Case((torch.randn(3, 4),))], only=["gradients"])
+
+    if not right:
+        with pytest.raises(CheckError, match="first derivatives that differences confirm"):
+            check()
+        return
+    assert "float16 round more than float64" in str(check())

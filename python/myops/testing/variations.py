@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from myops._torch.selection import select
 from myops.testing.bits import given_of
 from myops.testing.cases import Case, copy_of
 from myops.testing.op_under_test import DispatcherCalls, OpUnderTest
@@ -50,7 +51,7 @@ def _with_length(tensor: torch.Tensor, axis: int, length: int) -> torch.Tensor:
     if tensor.is_conj():  # it stays conjugated, because compiled programs depend on that
         return _with_length(tensor.conj(), axis, length).conj()
     index = torch.arange(length) % max(tensor.shape[axis], 1)
-    result = tensor.index_select(axis, index)
+    result = select(tensor, axis, index)
     if length > tensor.shape[axis] and tensor.dtype.is_floating_point:
         # Not a copy, so that elements that are read twice, or not at all, change the result.
         generator = torch.Generator().manual_seed(_SEED)

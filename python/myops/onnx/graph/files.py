@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from myops._names import near_misses
 from myops.onnx.graph import calls, texts
+from myops.onnx.graph.external import check_place
 
 LIMIT = 2**31 - 1  # bytes in one protobuf file
 Model = onnx.ModelProto | bytes | str | os.PathLike[str]
@@ -74,6 +75,10 @@ def _load(model: Model, weights: bool) -> onnx.ModelProto:
         raise FileNotFoundError(f"no such file: {path}.{near_misses(path.name, beside)}")
     loaded = _parse(_contents(path), str(path))
     if weights:
+        from myops.onnx.graph.storage import tensors  # which imports this module
+
+        for tensor in tensors(loaded):
+            check_place(tensor)
         try:
             onnx.load_external_data_for_model(loaded, str(path.parent))
         except (onnx.checker.ValidationError, OSError, ValueError) as error:

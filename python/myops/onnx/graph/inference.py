@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 
 from myops.onnx.graph import calls
+from myops.onnx.graph.propagation import infer_shapes
 from myops.onnx.graph.structure import graphs_of
 from myops.onnx.graph.weights import without_weights
 from myops.onnx.schema import register_schemas
@@ -25,7 +26,7 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     small = without_weights(model)
     try:
         calls.refuse_endless(model)
-        inferred = onnx.shape_inference.infer_shapes(small, data_prop=True)
+        inferred = infer_shapes(small)
     except Exception:  # onnx's errors share no base class but this
         return small
     for item in [*inferred.graph.value_info, *inferred.graph.output]:
@@ -130,7 +131,7 @@ def problem(model: onnx.ModelProto) -> str:
             item.type.tensor_type.shape.SetInParent()
     try:
         onnx.checker.check_model(stated)
-        onnx.shape_inference.infer_shapes(small, check_type=True, strict_mode=True, data_prop=True)
+        infer_shapes(small, check_type=True, strict_mode=True)
     except Exception as error:  # as above
         return " ".join(str(error).split())
     return ""

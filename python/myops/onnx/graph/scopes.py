@@ -13,6 +13,7 @@ from onnx import numpy_helper
 from myops import _libraries
 from myops._description import Dim, OpInfo
 from myops._text import printable
+from myops.onnx.graph.propagation import infer_shapes
 from myops.onnx.graph.weights import SMALL, without_weights
 from myops.onnx.schema import DTYPES, dims_of, node_attributes, register_schemas
 
@@ -182,7 +183,7 @@ def all_scopes(model: onnx.ModelProto) -> Iterator[Scope]:
         if info is not None:
             _check(node, info)
     try:
-        inferred = onnx.shape_inference.infer_shapes(small(model), data_prop=True)
+        inferred = infer_shapes(small(model))
     except onnx.shape_inference.InferenceError as error:
         raise ValueError(f"myops.onnx: the model is not valid: {printable(error)}") from error
     yield from _nested(model.graph, inferred.graph, onnx_opset(model), None)

@@ -12,6 +12,7 @@ import onnx
 from onnx import external_data_helper
 
 from myops.onnx.graph import files, writing
+from myops.onnx.graph.external import check_place
 from myops.onnx.graph.structure import graphs_of, subgraphs
 from myops.onnx.graph.weights import SMALL
 
@@ -114,8 +115,8 @@ def refuse_weights_of(source: files.Model, path: str | os.PathLike[str]) -> None
     except (OSError, ValueError):  # the caller says what is wrong with it
         return
     for tensor in _external(outline):
-        location = external_data_helper.ExternalDataInfo(tensor).location
-        if _is_same(folder / location, path):
+        place = {item.key: item.value for item in tensor.external_data}
+        if _is_same(folder / place.get("location", ""), path):
             raise ValueError(
                 f"got {os.fspath(path)}, which holds weights of the model that is read; expected "
                 "another file, so that nothing is lost"
@@ -147,6 +148,7 @@ def _move(tensor: onnx.TensorProto, folder: Path | None, stream, name: str) -> N
 
 
 def _read(tensor: onnx.TensorProto, folder: Path) -> None:
+    check_place(tensor)
     try:
         external_data_helper.load_external_data_for_tensor(tensor, str(folder))
     except (onnx.checker.ValidationError, OSError, ValueError) as error:

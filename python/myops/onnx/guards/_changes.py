@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
+from myops._torch.selection import select
+
 
 def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
     """Tensors of the same shape and dtype with other values, those that are most likely legal
@@ -71,5 +73,5 @@ def resized(value: torch.Tensor, lengths: dict[int, int]) -> torch.Tensor:
     """The tensor with other lengths on some axes, filled with its own values repeatedly."""
     for axis, length in lengths.items():
         places = torch.arange(length) % value.shape[axis]
-        value = value.index_select(axis, places.to(value.device))
+        value = select(value, axis, places)
     return value

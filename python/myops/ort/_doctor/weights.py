@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 
 from myops._names import near_misses
+from myops.onnx.graph.external import check_place
 from myops.ort._doctor import graph
 from myops.ort._doctor.report import ERROR, Finding
 
@@ -17,6 +18,7 @@ def check(model: onnx.ModelProto, folder: Path) -> tuple[dict[str, int], list[Fi
     """The files with external data that are there and their sizes, and what is wrong with them."""
     files: dict[str, int] = {}
     wrong: dict[str, list[str]] = {}
+    damaged: list[str] = []  # what is said of tensors without a place
     for tensor in _tensors(model):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
@@ -24,10 +26,15 @@ def check(model: onnx.ModelProto, folder: Path) -> tuple[dict[str, int], list[Fi
         name = info.get("location", "")
         path = folder / name
         try:
-            end = int(info.get("offset") or 0) + int(info.get("length") or 0)
             size = path.stat().st_size if name and path.is_file() else None
-        except (ValueError, OSError):
-            end, size = 0, None
+        except (ValueError, OSError):  # not a name of a file
+            size = None
+        try:
+            check_place(tensor)
+        except ValueError as error:
+            damaged.append(str(error))
+            continue
+        end = int(info.get("offset") or 0) + int(info.get("length") or 0)
         outside = os.path.isabs(name) or ".." in Path(name).parts
         if size is not None:
             files[name] = size
@@ -37,7 +44,14 @@ def check(model: onnx.ModelProto, folder: Path) -> tuple[dict[str, int], list[Fi
             wrong.setdefault(f"missing\0{name}", []).append(tensor.name)
         elif end > size:
             wrong.setdefault(f"short\0{name}", []).append(tensor.name)
-    found = []
+    found = [
+        Finding(
+            "weights-damaged", ERROR, "The model does not say where its weights are.",
+            f"{damaged[0]}." + (f" So do {len(damaged) - 1} more." if len(damaged) > 1 else ""),
+            "Copy or export the model again.",
+        )
+        for _ in damaged[:1]
+    ]  # fmt: skip
     for key, names in wrong.items():
         kind, name = key.split("\0")
         found.append(_finding(kind, name, names, folder, files))

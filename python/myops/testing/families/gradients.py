@@ -66,7 +66,12 @@ def gradients(trial: Trial) -> None:
     if dtype != torch.float64:
         trial.tally.note("the op does not take float64: differences were taken in float32")
     varied, leaves = leaves_of(case, places)
-    if not _has_float_output(trial, varied):
+    outputs = _float_outputs(trial, varied)
+    if not outputs:
+        return
+    if not any(_is_precise(item, dtype) for item in outputs):
+        _dtype(trial, places)
+        gradient_lengths.vary(trial)
         return
     with DispatcherCalls() as seen:
         tested.function(*case.args, **case.kwargs)
@@ -93,7 +98,9 @@ def _of_tensors(function: Callable[..., Any], case: Case, places: list[int]) -> 
             tensors[place] = leaf
         varied = case.having(tensors)
         result = function(*varied.args, **varied.kwargs)
-        return _with_gradients(given_of(result)) if isinstance(result, tuple) else result
+        if not isinstance(result, tuple):
+            return result
+        return _with_gradients(given_of(result), leaves[0].dtype)
 
     return call
 
@@ -112,14 +119,25 @@ def _below(tested: OpUnderTest, seen: Seen, case: Case, places: list[int]) -> Ca
         if not isinstance(result, tuple):
             return result
         wanted = tested.info.present(*seen.settled())  # empty tensors stand for the others
-        return _with_gradients(item for item, given in zip(result, wanted, strict=True) if given)
+        items = [item for item, given in zip(result, wanted, strict=True) if given]
+        return _with_gradients(items, leaves[0].dtype)
 
     return call
 
 
-def _with_gradients(results: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Leaves out integer outputs, because gradcheck uses a wrong output if one precedes others."""
-    return tuple(item for item in results if item.is_floating_point() or item.is_complex())
+def _with_gradients(
+    results: Iterable[torch.Tensor], dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    """Leaves out integer outputs, because gradcheck uses a wrong output if one precedes others, and
+    those that round away the differences in inputs of `dtype`, if others are left."""
+    floats = [item for item in results if item.is_floating_point() or item.is_complex()]
+    precise = [item for item in floats if _is_precise(item, dtype)]
+    return tuple(precise or floats)
+
+
+def _is_precise(output: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether the output shows what a small step of an input of `dtype` changes."""
+    return torch.finfo(output.dtype).eps <= torch.finfo(dtype).eps
 
 
 def _check(
@@ -179,16 +197,23 @@ def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
         )  # fmt: skip
 
 
-def _has_float_output(trial: Trial, case: Case) -> bool:
-    """Whether the call has a float output; integers have no gradient, and torch knows that."""
+def _float_outputs(trial: Trial, case: Case) -> list[torch.Tensor]:
+    """The float outputs of a call; integers have no gradient, and torch knows that."""
     result = trial.tested.function(*case.args, **case.kwargs)
     outputs = [item for item in pytree.tree_leaves(result) if isinstance(item, torch.Tensor)]
-    if any(item.is_floating_point() or item.is_complex() for item in outputs):
-        return True
-    trial.tally.ran += 1
-    if any(item.requires_grad for item in outputs):
-        trial.tally.fail("", "integers that require a gradient", "none", _CAUSE[1])
-    return False
+    floats = [item for item in outputs if item.is_floating_point() or item.is_complex()]
+    if not floats:
+        trial.tally.ran += 1
+        if any(item.requires_grad for item in outputs):
+            trial.tally.fail("", "integers that require a gradient", "none", _CAUSE[1])
+    dtype = next(item.dtype for item in case.tensors if item.requires_grad)
+    rounded = {str(item.dtype)[6:] for item in floats if not _is_precise(item, dtype)}
+    if rounded:
+        trial.tally.note(
+            f"outputs in {' and '.join(sorted(rounded))} round more than {str(dtype)[6:]}: no "
+            "differences of them were taken"
+        )
+    return floats
 
 
 def backward_calls(trial: Trial, case: Case) -> list[Seen]:
