@@ -51,8 +51,8 @@ _CAUSES = [
      "the length of a result depends on values, and torch.export cannot follow that length here",
      "the same with a length that does not: torch.where instead of a selection by a mask"),
     (r"inferred a static shape|but your code specialized it",
-     "a function, possibly inside of a layer such as a bidirectional LSTM, needs a plain number and "
-     "gets the length of an input, which becomes a constant by that",
+     "a function, possibly inside of a layer such as a bidirectional LSTM, needs a plain number "
+     "and gets the length of an input, which becomes a constant by that",
      "what follows the length: torch.arange(h) instead of torch.linspace(a, b, h) or of a loop; "
      'for a recurrent layer exporter="torchscript"'),
     (r"__round__|built-in function round",

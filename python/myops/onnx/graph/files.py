@@ -11,7 +11,6 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from myops._names import near_misses
 from myops.onnx.graph import calls, texts
-from myops.onnx.graph.external import check_place
 
 LIMIT = 2**31 - 1  # bytes in one protobuf file
 Model = onnx.ModelProto | bytes | str | os.PathLike[str]
@@ -75,13 +74,14 @@ def _load(model: Model, weights: bool) -> onnx.ModelProto:
         raise FileNotFoundError(f"no such file: {path}.{near_misses(path.name, beside)}")
     loaded = _parse(_contents(path), str(path))
     if weights:
-        from myops.onnx.graph.storage import tensors  # which imports this module
-
-        for tensor in tensors(loaded):
-            check_place(tensor)
         try:
             onnx.load_external_data_for_model(loaded, str(path.parent))
         except (onnx.checker.ValidationError, OSError, ValueError) as error:
+            if "literal for int()" in str(error):
+                raise ValueError(
+                    f"{path}: got weights whose offset or length is not a number of bytes "
+                    f"({error}); the file was damaged or written by a faulty tool"
+                ) from error
             raise FileNotFoundError(f"{path}: weights are missing: {error}") from error
     return loaded
 
