@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from myops._description import AttributeInfo, Dim, OpInfo
+from myops.onnx.body_dtypes import dtype_is, need_cast_like, refuse_results, refuse_unknown
 from myops.onnx.lowering import Builder, Site
 from myops.onnx.schema import ELEMENT_TYPES
 
@@ -22,12 +23,6 @@ _NOTHING: dict[str, Any] = {
     "string": "\x01nothing", "ints": [_NO_LIST], "floats": [_NO_LIST], "doubles": [_NO_LIST],
     "strings": ["\x01nothing"],
 }  # fmt: skip
-
-# The dtype of a tensor follows from how many of these numbers a cast to it and back preserves.
-_FLOAT_PROBES = [0.5, 1 + 2.0**-9, 1 + 2.0**-20, 1 + 2.0**-40]
-_INTEGER_PROBES = [300, 2**40]
-_SURVIVORS = {"float64": (4, 1), "float32": (3, 1), "float16": (2, 1), "bfloat16": (1, 0),
-              "int64": (0, 2), "int32": (0, 1), "uint8": (0, 0)}  # fmt: skip
 
 
 class BodyCase:
@@ -119,6 +114,11 @@ class _Chooser:
                 + ", and no operator tells them apart before opset 12",
                 "Use opset 13 or up.",
             )  # fmt: skip
+        for item in self._info.inputs:
+            found = {case.traits().get(f"dtype of {item.name}") for case in cases}
+            if len(found - {None}) > 1:
+                refuse_unknown(g, item.name, {str(dtype) for dtype in found - {None}})
+        refuse_results(g, self._info, [case.site.dtypes for case in cases])
         condition = ""
         for trait in self._telling(cases[0], cases[1:]):
             one = self._condition(g, trait, cases[0].traits()[trait])
@@ -169,6 +169,7 @@ class _Chooser:
                     if item.type == output.type
                     and f"dtype of {item.name}" in self._varied]  # fmt: skip
             if like:
+                need_cast_like(g, like[0])
                 made[place] = self._fresh(wanted)
                 back.append(onnx.helper.make_node("CastLike", [made[place], like[0]], [wanted]))
         known = dataclasses.replace(case.site, dtypes=dtypes)
@@ -208,27 +209,13 @@ class _Chooser:
         if value is None:
             g.refuse(f"nodes of one type differ in the {trait}, and one is unknown")
         if kind == "dtype":
-            return self._dtype_is(g, item, value)
+            return dtype_is(g, item, value)
         # ONNX Runtime computes Shape while it loads the model, but not Size.
         lengths = g.op("Shape", g.op("Shape", item) if kind == "rank" else item)
         if kind != "presence":
             return g.op("Equal", lengths, g.constant(np.array([value])))
         empty = g.op("Equal", lengths, g.constant(np.array([0])))
         return g.op("Not", empty) if value else empty
-
-    def _dtype_is(self, g: Builder, name: str, dtype: str) -> str:
-        if self._opset < 15:
-            g.refuse("nodes of one type differ in dtype, and CastLike is new in opset 15")
-        checks: list[str] = []
-        for probes, kind in ((_FLOAT_PROBES, np.float64), (_INTEGER_PROBES, np.int64)):
-            before = g.constant(np.array(probes, kind))
-            there = g.op("CastLike", before, name)
-            after = g.op("Cast", there, to=onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)))
-            same = g.op("Cast", g.op("Equal", before, after), to=onnx.TensorProto.INT64)
-            count = g.op("ReduceSum", same, keepdims=0)
-            wanted = _SURVIVORS[dtype][len(checks)]
-            checks.append(g.op("Equal", count, g.constant(np.array(wanted))))
-        return checks[0] if _SURVIVORS[dtype][0] else g.op("And", *checks)
 
     def _attribute_is(self, g: Builder, attribute: AttributeInfo, value: Any) -> str:
         nothing = default_in_function(attribute)
