@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from myops._torch import seeds
+from myops._torch import module_state, seeds
 from myops._torch.observing import ObservingMode
 from myops.onnx.comparison.trees import copied, leaves, to_array
 from myops.onnx.graph.torchscript_scopes import Stack
@@ -77,7 +77,7 @@ def as_module(model: Any) -> torch.nn.Module:
 def record(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Recording:
     """Runs the model in eval mode, without gradients, on copies of the inputs.
 
-    Afterwards hooks, the mode of every submodule, buffers and random numbers are as before.
+    Afterwards hooks, the mode of every submodule, its state and random numbers are as before.
     """
     recorder = _Recorder()
     args, kwargs = copied((tuple(args), dict(kwargs)))
@@ -86,7 +86,8 @@ def record(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         recorder.enter("", model, args, kwargs)
         returned = model(*args, **kwargs)
         recorder.leave(returned)
-    return Recording(recorder.calls, inputs, _results(returned, recorder))
+        results = _results(returned, recorder)  # here, because a result may be a buffer
+    return Recording(recorder.calls, inputs, results)
 
 
 def _results(returned: Any, recorder: _Recorder) -> list[Tensor]:
@@ -231,11 +232,10 @@ class _Recorder:
 
 @contextlib.contextmanager
 def untouched(model: torch.nn.Module) -> Iterator[None]:
-    """In this context, the model is in eval mode; afterwards modes, buffers and random numbers are
-    as before."""
+    """In this context, the model is in eval mode; afterwards modes, the state of the model and
+    random numbers are as before."""
     training = [module for module in model.modules() if module.training]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    with seeds.restored():
+    with module_state.restored(model), seeds.restored():
         for module in training:
             module.training = False
         try:
@@ -243,10 +243,6 @@ def untouched(model: torch.nn.Module) -> Iterator[None]:
         finally:
             for module in training:
                 module.training = True
-            with torch.no_grad():
-                for buffer, before in buffers:
-                    if buffer.shape == before.shape and not torch.equal(buffer, before):
-                        buffer.copy_(before)
 
 
 def _named_inputs(

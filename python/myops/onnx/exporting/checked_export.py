@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx
 
+from myops._torch import module_state
 from myops.onnx import guards
 from myops.onnx.bodies import add_function_bodies
 from myops.onnx.exporting import dtypes, exporters, failures, finishing, torch_arguments
@@ -205,7 +206,8 @@ def _exported(task: ExportTask, exporter: str, recorded: Recorded) -> tuple[onnx
             task.settings,
         )
     try:
-        result = call()
+        with module_state.restored(model):
+            result = call()
     except Exception as error:  # torch's errors share no base class
         if isinstance(error, LoweringError):
             raise

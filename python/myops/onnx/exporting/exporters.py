@@ -20,10 +20,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 import myops
-from myops.onnx.exporting import exact_doubles, exact_optimizer, linspace
+from myops._torch import module_state
+from myops.onnx.exporting import exact_doubles, exact_optimizer, grown_buffers, linspace
 from myops.onnx.exporting.computed_once import computed_once
 from myops.onnx.exporting.inputs import NUMBERS, Inputs
 from myops.onnx.exporting.recorded import Recorded, recording_torch_export
+from myops.onnx.exporting.restored_runs import runs_restored, torchscript_utils
 from myops.onnx.exporting.torch_arguments import ExporterSettings
 from myops.onnx.exporting.trace_reads import recording_trace
 from myops.onnx.graph import other_opsets, scopes
@@ -74,6 +76,8 @@ def dynamo(
         exact_optimizer.exact(),
         exact_doubles.kept(),
         linspace.kept(),
+        runs_restored(torch.export, "export", model),
+        grown_buffers.not_written(),
     ):
         program = _with_or_without_integers(model, inputs, call)
     exact_doubles.restore(program)  # where the optimizer is off
@@ -260,6 +264,9 @@ def torchscript(
         registry.exporting(opset),
         _building_in(model, inputs) as (args, kwargs),
         recording_trace(recorded),
+        # Before it reads the weights for the file, torch traces a module, and runs a scripted one.
+        runs_restored(torch.jit, "_get_trace_graph", model),
+        runs_restored(torchscript_utils(), "_get_example_outputs", model),
     ):
         path = os.path.join(folder, "model.onnx")
         given = _positional(args, kwargs)
@@ -280,7 +287,10 @@ def torchscript(
             # (The exporter's own trace cannot call scripted modules inside the model.)
             if "is not part of the active trace" not in str(error) or kwargs:
                 raise
-            write(torch.jit.trace(model, given, check_trace=False), given, path)
+            with module_state.restored(model):
+                traced = torch.jit.trace(model, given, check_trace=False)
+            with runs_restored(torchscript_utils(), "_get_example_outputs", traced):
+                write(traced, given, path)
         proto = onnx.load(path)
     return proto if opset <= highest else convert(proto, opset)
 

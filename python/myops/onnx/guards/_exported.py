@@ -17,6 +17,8 @@ from torch.utils import _pytree as pytree
 
 from myops._checked import callers_level
 from myops._torch import arrays, seeds
+from myops._torch.module_state import Changes as StateChanges
+from myops._torch.module_state import ModuleState, restored
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
 from myops.onnx.graph import files, scopes
@@ -94,7 +96,7 @@ class Exported:
             self.warn(f"numbers: {difference}. {reason}.")
 
     def check_changes(self, refuse_weights: bool) -> None:
-        """Refuses weights that a run of the model changes, and warns of buffers."""
+        """Refuses weights that a run of the model changes, and warns of other state."""
         weights = self.changed.intersection(dict(getattr(self.model, "named_parameters", dict)()))
         if weights and refuse_weights:
             raise ExportCheckError(
@@ -108,29 +110,48 @@ class Exported:
         if self.changed:
             self.warn(
                 f"forward changes {', '.join(map(repr, sorted(self.changed)))}. A file keeps "
-                "nothing from run to run: each computes what one call of the model does now, after "
-                "the export. Give what is to be kept as an input and an output."
+                "nothing from run to run: each computes what one call of the model does with what "
+                "it holds at the export, and the export leaves that as it was. Give what is to be "
+                "kept as an input and an output."
             )
 
     # -- PyTorch ---------------------------------------------------------------------------
 
-    def torch_run(self, changes: Changes = {}, watch: Any = None) -> list[Any]:  # noqa: B006
-        """The outputs of the model in PyTorch, as arrays; raises the exceptions of the model."""
-        return self._outputs(self._called(changes, watch))
-
-    def _called(
+    def torch_run(
         self,
         changes: Changes = {},  # noqa: B006
         watch: Any = None,
-        changed: set[str] | None = None,
-    ) -> Any:
+        changed: StateChanges | None = None,
+    ) -> list[Any]:
+        """The outputs of the model in PyTorch, as arrays; raises the exceptions of the model.
+
+        Args:
+            changed: Receives the names of what the run changed in the model.
+        """
         args, kwargs = self.inputs.call(changes)
         model = runnable(self.model)
-        with torch.no_grad(), unchanged(model, changed), watch or contextlib.nullcontext():
-            return model(*args, **kwargs)
+        with torch.no_grad(), unchanged(model, changed):
+            with watch or contextlib.nullcontext():
+                result = model(*args, **kwargs)
+            if isinstance(watch, CallRecorder):
+                watch.returned(result)
+            # Copies, because a result may be a buffer, which then gets its old value again.
+            leaves = pytree.tree_leaves(result)
+            return [np.array(array(leaf)) for leaf in leaves if leaf is not None]
 
-    def _outputs(self, result: Any) -> list[Any]:
-        return [array(leaf) for leaf in pytree.tree_leaves(result) if leaf is not None]
+    def _changed_again(self) -> set[str]:
+        """What a second call changes too: counters and caches, and not what the first call
+        computed once for all."""
+        model = runnable(self.model)
+        with torch.no_grad(), unchanged(model), contextlib.suppress(Exception):
+            for last in (False, True):
+                args, kwargs = self.inputs.call()
+                state = ModuleState(model)
+                model(*args, **kwargs)
+                if last:
+                    again = state.changes()
+                    return again.buffers | again.results
+        return set()
 
     @functools.cached_property
     def ort_base(self) -> list[Any]:
@@ -213,11 +234,12 @@ class Exported:
 
     def prepare(self, calls: CallRecorder | None) -> None:
         """Runs the model twice in PyTorch: results, time of a run, whether results vary."""
-        result = self._called(watch=calls, changed=self.changed)
-        self.base = self._outputs(result)
-        if calls is not None:
-            calls.returned(result)
-            self.calls = calls
+        changed = StateChanges()
+        self.base = self.torch_run(watch=calls, changed=changed)
+        self.changed = changed.buffers | changed.weights
+        if changed.results:
+            self.changed |= changed.results & self._changed_again()
+        self.calls = calls or self.calls
         start = time.perf_counter()
         again = self.torch_run()
         self.seconds = time.perf_counter() - start
@@ -242,39 +264,24 @@ def array(value: Any) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def unchanged(model: Any, changed: set[str] | None = None) -> Iterator[None]:
-    """In this context, a run does not change buffers, random numbers and settings.
+def unchanged(model: Any, changed: StateChanges | None = None) -> Iterator[None]:
+    """In this context, a run does not change the state of the model, random numbers and settings.
 
     Args:
-        changed: Receives the names of the buffers and weights that the run changed.
+        changed: Receives the names of what the run changed.
     """
-    buffers = dict(getattr(model, "named_buffers", dict)())
-    kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
-    weights = dict(getattr(model, "named_parameters", dict)())
-    versions = {name: weight._version for name, weight in weights.items()}
     # PyTorch's fused encoder writes zeros at masked positions, which no exporter reproduces.
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with seeds.restored(), warnings.catch_warnings():
+        with restored(model) as state, seeds.restored(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             seeds.seed(time.perf_counter_ns() % 2**31)  # no two runs alike
             yield
+            if changed is not None:
+                changed.add(state.changes())
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-        if changed is not None:  # as Embedding(max_norm=...) does
-            changed.update(n for n, weight in weights.items() if weight._version != versions[n])
-        with torch.no_grad():
-            for name, buffer in buffers.items():
-                if buffer.shape == kept[name].shape:
-                    if changed is not None and not _same(buffer, kept[name]):
-                        changed.add(name)
-                    buffer.copy_(kept[name])
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    equal = one == other
-    return bool((equal | (one != one) & (other != other)).all())
 
 
 def _first_line(error: Exception) -> str:
