@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from myops._torch.selection import select
+from myops._torch.stored_dtypes import select
 from myops.testing.bits import given_of
 from myops.testing.cases import Case, copy_of
 from myops.testing.op_under_test import DispatcherCalls, OpUnderTest

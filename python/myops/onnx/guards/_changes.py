@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from myops._torch.selection import select
+from myops._torch.stored_dtypes import computed_in, select
 
 
 def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -14,7 +14,7 @@ def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
     first."""
     if value.numel() == 0:
         return
-    wide = _computed_in(value.dtype)
+    wide = computed_in(value.dtype)
     if wide != value.dtype:
         yield from (other.to(value.dtype) for other in other_values(value.to(wide)))
     elif value.dtype == torch.bool:
@@ -32,21 +32,14 @@ def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
         yield from _other_integers(value)
 
 
-def _computed_in(dtype: torch.dtype) -> torch.dtype:
-    """The dtype itself, or the dtype in which torch computes if it can only store this one."""
-    if dtype in (torch.uint16, torch.uint32, torch.uint64):
-        return torch.int64
-    return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
-
-
 def scaled(value: torch.Tensor, factor: float) -> torch.Tensor:
     """factor * value, in the dtype of value, even if torch can only store this dtype."""
-    return (value.to(_computed_in(value.dtype)) * factor).to(value.dtype)
+    return (value.to(computed_in(value.dtype)) * factor).to(value.dtype)
 
 
 def noisy(value: torch.Tensor, part: float) -> torch.Tensor:
     """The value plus normal noise of the size part * mean magnitude, at least 0.2 * part."""
-    wide = _computed_in(value.dtype)
+    wide = computed_in(value.dtype)
     if wide != value.dtype:
         return noisy(value.to(wide), part).to(value.dtype)
     generator = torch.Generator().manual_seed(0)
