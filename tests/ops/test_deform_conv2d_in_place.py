@@ -18,8 +18,8 @@ def layer(number: int) -> tuple[tuple, tuple[int, int], float]:
     """As in deform_cases.CASES, the size of the image, and the scale of the offsets."""
     draw = random.Random(number)
     groups = draw.choice([1, 1, 1, 2, 3])
-    # Whole vectors of 16 bytes in every block, or not: then windows are used.
-    each = draw.choice([16, 20, 32, 52, 13])
+    # Whole vectors of 16 bytes in every block, or vectors that reach behind a pixel.
+    each = draw.choice([16, 20, 32, 52, 3, 5, 13, 67])
     offset_groups = draw.choice([1, 1, 2]) if groups == 1 else 1
     stride = draw.choice([(1, 1), (2, 2), (1, 2)])
     kernel = draw.choice([(1, 1), (1, 1), (3, 2), (3, 3)])
@@ -40,7 +40,7 @@ def channels_last(tensors: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("number", range(40))
+@pytest.mark.parametrize("number", range(60))
 def test_random_layers(number: int, dtype: str) -> None:
     torch.manual_seed(number)
     case, size, scale = layer(number)
@@ -78,13 +78,21 @@ def test_repeated_rows_or_columns(axis: int) -> None:
     assert torch.equal(wanted, got)
 
 
-def test_a_crop_of_a_channels_last_image() -> None:
-    """Rows have gaps, and what is behind the crop is not read as a part of it."""
+@pytest.mark.parametrize("channels", [1, 2, 3, 5, 13, 16, 50])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("kernel", [(1, 1), (2, 3)])
+def test_a_crop_of_a_channels_last_image(
+    channels: int, groups: int, kernel: tuple[int, int]
+) -> None:
+    """Pixels and rows have gaps, and what is in them is not a part of the crop, although vectors of
+    the last channels reach it."""
     torch.manual_seed(5)
-    whole = torch.full((1, 16, 30, 40), float("nan")).contiguous(memory_format=torch.channels_last)
-    x = whole[:, :, 4:20, 7:29]
+    whole = torch.full((1, channels * groups + 9, 30, 40), float("nan"))
+    whole = whole.contiguous(memory_format=torch.channels_last)
+    x = whole[:, 2 : 2 + channels * groups, 4:20, 7:29]
     x.copy_(torch.randn(x.shape))
-    w, offset = torch.randn(3, 16, 1, 1), 20 * torch.randn(1, 2, 16, 22)
+    w = torch.randn(3 * groups, channels, *kernel)
+    offset = 20 * torch.randn(1, 2 * kernel[0] * kernel[1], 17 - kernel[0], 23 - kernel[1])
     wanted = myops.deform_conv2d(x.contiguous(), offset, w)
     assert torch.isfinite(wanted).all()
     assert_equal_bits(to_numpy(wanted), to_numpy(myops.deform_conv2d(x, offset, w).contiguous()))

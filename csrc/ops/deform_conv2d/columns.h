@@ -70,8 +70,7 @@ void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> win
     for (int64_t p = part.first; p < part.last; ++p, to += row) {
       const CornerWeights<A> at = weights_at(w + p, plane);
       if (index[p] == Taps<T>::kBorder) {  // of X that is read in place
-        alignas(64) static constexpr A kZeros[2 * kChannels] = {};
-        const Corners<const A> corners(window, taps, k * taps.stride() + p, kZeros);
+        const CopiedCorners<A> corners(window, taps, k * taps.stride() + p, channels);
         blend_channels<kAdd, kCount>(corners.at, at, count, to);
         continue;
       }
@@ -125,7 +124,7 @@ class Columns {
         taps_(context, conv, inputs.positions, blocking_.taps, pixels, false),
         X_(context, conv, inputs.X, capacity_),
         direction_(context, conv, inputs.X_direction, capacity_),
-        can_read_in_place_(!inputs.changes() && !conv.depthwise() && X_.in_place(conv)),
+        can_read_in_place_(!inputs.changes() && !conv.depthwise() && X_.in_place()),
         strip_(std::min(blocking_.strip_pixels<A>(size), pixels)),
         size_(row_of<A>(blocking_.taps, blocking_.channels) * strip_ + kPanel<S>),
         buffer_(context, size_) {
@@ -144,7 +143,9 @@ class Columns {
     if (!in_place_) return;
     window_ = X_.whole(tile.image);
     held_ = {0, conv.channels};
-    taps_.locate_in_place(all_, window_.row, window_.pixel);
+    // Vectors of the last channels reach behind a pixel.
+    const int64_t safe = X_.rest(tile.image) - conv.channels - kQuad<A>;
+    taps_.locate_in_place(all_, window_.row, window_.pixel, safe - window_.row - window_.pixel);
   }
 
   // Calls body(pixels) for parts of the tile whose samples of `block` are available; `end` is the

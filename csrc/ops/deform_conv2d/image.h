@@ -25,19 +25,29 @@ struct Corners {
   Corners(const WindowView<A>& view, int64_t place)
       : at{view.data + place, view.data + place + view.pixel, view.data + place + view.row,
            view.data + place + view.row + view.pixel} {}
-  // Of a cell of X that is read in place: zeros for corners outside.
+};
+
+// Copies of the corners of a cell of X that is read in place, with zeros for corners outside, and
+// behind the last channel, where memory may end.
+template <class A>
+class CopiedCorners {
+ public:
   template <class T>
-  Corners(const WindowView<A>& X, const Taps<T>& taps, int64_t entry, A* zeros)
-      : at{corner(X, taps, entry, 0, zeros), corner(X, taps, entry, 1, zeros),
-           corner(X, taps, entry, 2, zeros), corner(X, taps, entry, 3, zeros)} {}
+  CopiedCorners(const WindowView<const A>& X, const Taps<T>& taps, int64_t entry,
+                int64_t channels) {
+    for (int64_t number = 0; number < 4; ++number) {
+      const int64_t y = taps.row(entry) + number / 2, x = taps.column(entry) + number % 2;
+      A* const to = copies_ + number * kMost;
+      std::fill_n(to, pixel_of<A>(channels), A{});
+      if (taps.inside(y, x)) std::copy_n(X.data + y * X.row + x * X.pixel, channels, to);
+      at[number] = to;
+    }
+  }
+  const A* at[4];
 
  private:
-  template <class T>
-  static A* corner(const WindowView<A>& X, const Taps<T>& taps, int64_t entry, int64_t number,
-                   A* zeros) {
-    const int64_t y = taps.row(entry) + number / 2, x = taps.column(entry) + number % 2;
-    return taps.inside(y, x) ? X.data + y * X.row + x * X.pixel : zeros;
-  }
+  static constexpr int64_t kMost = 2 * kChannels;  // channels of a block
+  A copies_[4 * kMost];
 };
 
 // The largest number of elements that a window needs: those of the whole image, or `most` if that
@@ -64,16 +74,14 @@ class Source {
         window_(context, view_ ? capacity : 0) {}
   explicit operator bool() const { return static_cast<bool>(view_); }
 
-  // Whether samples can be computed from X itself, instead of from a window: all blocks of channels
-  // are whole vectors of 16 bytes, and offsets of cells are numbers of 32 bits. Of an image of one
-  // row or column, all cells are partly outside.
-  bool in_place(const ConvShape& conv) const {
-    const auto whole_vectors = [](int64_t channels) { return pixel_of<A>(channels) == channels; };
-    return std::is_same_v<T, A> && view_.channels_last() &&
-           whole_vectors(conv.channels_per_offset()) && whole_vectors(conv.group_channels()) &&
-           height_ > 1 && width_ > 1 &&
+  // Whether samples can be computed from X itself, instead of from a window: offsets of cells are
+  // numbers of 32 bits. Of an image of one row or column, all cells are partly outside.
+  bool in_place() const {
+    return std::is_same_v<T, A> && view_.channels_last() && height_ > 1 && width_ > 1 &&
            height_ * view_.step[2] + width_ * view_.step[3] <= INT32_MAX;
   }
+  // Elements from the first pixel of an image to the end of memory.
+  int64_t rest(int64_t image) const { return view_.end - view_.at(image, 0, 0, 0); }
   WindowView<const A> whole(int64_t image) const {
     if constexpr (std::is_same_v<T, A>) {
       return {view_.at(image, 0, 0, 0), view_.step[2], view_.step[3]};

@@ -163,8 +163,8 @@ class Taps {
   // The same for a window in which each entry has a cell of its own, two pixels wide.
   void number(const Entries& entries, int64_t pixel);
   // The same for X itself, whose rows are `row` elements apart: kBorder for cells of which a part
-  // is outside.
-  void locate_in_place(const Entries& entries, int64_t row, int64_t pixel);
+  // is outside, and for those behind `last`.
+  void locate_in_place(const Entries& entries, int64_t row, int64_t pixel, int64_t last);
   static constexpr int32_t kBorder = -2;
   bool inside(int64_t y, int64_t x) const { return y >= 0 && y < height_ && x >= 0 && x < width_; }
   // Offset of an entry's cell in the window; negative if the entry is outside the image.
@@ -312,7 +312,7 @@ void Taps<T>::number(const Entries& entries, int64_t pixel) {
 }
 
 template <class T>
-void Taps<T>::locate_in_place(const Entries& entries, int64_t row, int64_t pixel) {
+void Taps<T>::locate_in_place(const Entries& entries, int64_t row, int64_t pixel, int64_t last) {
   const auto line = static_cast<int32_t>(row), step = static_cast<int32_t>(pixel);
   for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
     const int32_t *y = cells_.get() + k * stride_, *x = y + plane_;
@@ -320,7 +320,7 @@ void Taps<T>::locate_in_place(const Entries& entries, int64_t row, int64_t pixel
     for (int64_t p = entries.first; p < entries.last; ++p) {
       const bool whole = (y[p] >= 0) & (y[p] < height_ - 1) & (x[p] >= 0) & (x[p] < width_ - 1);
       const int32_t place = (whole ? y[p] : 0) * line + (whole ? x[p] : 0) * step;
-      to[p] = whole ? place : y[p] == kMissed ? -1 : kBorder;
+      to[p] = whole && place <= last ? place : y[p] == kMissed ? -1 : kBorder;
     }
   }
 }
