@@ -19,14 +19,15 @@ def layer(number: int) -> tuple[tuple, tuple[int, int], float]:
     draw = random.Random(number)
     groups = draw.choice([1, 1, 1, 2, 3])
     # Whole vectors of 16 bytes in every block, or vectors that reach behind a pixel.
-    each = draw.choice([16, 20, 32, 52, 3, 5, 13, 67])
+    # Gradients of 1x1 kernels have the longest blocks.
+    each = draw.choice([16, 20, 32, 52, 3, 5, 13, 67, 150])
     offset_groups = draw.choice([1, 1, 2]) if groups == 1 else 1
     stride = draw.choice([(1, 1), (2, 2), (1, 2)])
     kernel = draw.choice([(1, 1), (1, 1), (3, 2), (3, 3)])
     dilation = draw.choice([(1, 1), (2, 1)])
     padding = ((kernel[0] - 1) * dilation[0], kernel[1] - 1)
     case = (
-        draw.choice([1, 2]), each * groups * offset_groups, groups * draw.choice([1, 5, 70]),
+        draw.choice([1, 2, 5]), each * groups * offset_groups, groups * draw.choice([1, 5, 70]),
         kernel, stride, padding, dilation, groups, offset_groups,
         draw.random() < 0.7, draw.random() < 0.5,
     )  # fmt: skip
@@ -39,6 +40,14 @@ def channels_last(tensors: list[Any]) -> list[Any]:
     return [tensors[0].contiguous(memory_format=torch.channels_last), *tensors[1:]]
 
 
+def derivatives(tensors: list[Any], attributes: dict[str, Any]) -> list[torch.Tensor]:
+    """The result, then the gradients of all tensors."""
+    leaves = [None if t is None else t.detach().requires_grad_() for t in tensors]
+    result = call(leaves, attributes)
+    present = [t for t in leaves if t is not None]
+    return [result.detach(), *torch.autograd.grad(result.sin().sum(), present)]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("number", range(60))
 def test_random_layers(number: int, dtype: str) -> None:
@@ -46,8 +55,11 @@ def test_random_layers(number: int, dtype: str) -> None:
     case, size, scale = layer(number)
     tensors, attributes = build(case, size, dtype)
     tensors[2] = tensors[2] * scale
-    got = call(channels_last(tensors), attributes)
-    assert_equal_bits(to_numpy(call(tensors, attributes)), to_numpy(got.contiguous()))
+    wanted, *wanted_gradients = derivatives(tensors, attributes)
+    got, *gradients = derivatives(channels_last(tensors), attributes)
+    assert_equal_bits(to_numpy(wanted), to_numpy(got.contiguous()))
+    for a, b in zip(wanted_gradients, gradients, strict=True):
+        assert_equal_bits(to_numpy(a), to_numpy(b.contiguous()))
     exact = expected([None if t is None else t.double() for t in tensors], attributes)
     limit = 1e-4 if dtype == "float32" else 1e-10
     assert (got.double() - exact).abs().max() <= limit * max(1.0, float(exact.abs().max()))

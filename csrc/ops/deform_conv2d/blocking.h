@@ -20,9 +20,10 @@ inline constexpr int64_t kEntries = 36864 / sizeof(A);  // pixels times taps of 
 template <class A>
 inline constexpr int64_t kSums = 524288 / sizeof(A);  // pixels times output channels of a tile
 template <class A>
-inline constexpr int64_t kOutputs = 1024 / sizeof(A);  // output channels of a product
-inline constexpr int64_t kTaps = 16;                   // taps of a block
-inline constexpr int64_t kChannels = 32;               // channels of a block; see Blocking
+inline constexpr int64_t kOutputs = 1024 / sizeof(A);    // output channels of a product
+inline constexpr int64_t kTaps = 16;                     // taps of a block
+inline constexpr int64_t kChannels = 32;                 // channels of a block; see Blocking
+inline constexpr int64_t kMostChannels = 3 * kChannels;  // even_channels() of gradient_channels()
 template <class A>
 inline constexpr int64_t kColumns = 32768 / sizeof(A);  // sampled at a time: stays in L1
 template <class A>

@@ -37,7 +37,7 @@ class CopiedCorners {
                 int64_t channels) {
     for (int64_t number = 0; number < 4; ++number) {
       const int64_t y = taps.row(entry) + number / 2, x = taps.column(entry) + number % 2;
-      A* const to = copies_ + number * kMost;
+      A* const to = copies_ + number * kMostChannels;
       std::fill_n(to, pixel_of<A>(channels), A{});
       if (taps.inside(y, x)) std::copy_n(X.data + y * X.row + x * X.pixel, channels, to);
       at[number] = to;
@@ -46,8 +46,7 @@ class CopiedCorners {
   const A* at[4];
 
  private:
-  static constexpr int64_t kMost = 2 * kChannels;  // channels of a block
-  A copies_[4 * kMost];
+  A copies_[4 * kMostChannels];
 };
 
 // The largest number of elements that a window needs: those of the whole image, or `most` if that
