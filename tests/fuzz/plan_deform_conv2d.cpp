@@ -9,10 +9,10 @@ namespace {
 using namespace myops;
 
 // What csrc/ops/deform_conv2d/blocking.h and its users cut by: vectors of 4 to 16, pixels of 8
-// channels or fewer, blocks of 16, 32 and 64; panels of up to 32 outputs, products of 128 or 256;
-// blocks of 9 and 16 taps; 8 offset groups, from which on they are done side by side, and jobs of
-// 16; strips, rows of 128 columns, tiles of 512 or 1024 pixels.
-constexpr int64_t kChannels[] = {4, 8, 16, 32, 64};
+// channels or fewer, blocks of 16, 32 and 64, each up to half as long again; panels of up to 32
+// outputs, products of 128 or 256; blocks of 9 and 16 taps; 8 offset groups, from which on they are
+// done side by side, and jobs of 16; strips, rows of 128 columns, tiles of 512 or 1024 pixels.
+constexpr int64_t kChannels[] = {4, 8, 16, 24, 32, 48, 64, 96, 160};
 constexpr int64_t kOutputs[] = {4, 8, 16, 32, 128, 256};
 constexpr int64_t kGroups[] = {2, 4, 8, 16, 32};
 constexpr int64_t kOffsetGroups[] = {2, 8, 8, 16, 17};
