@@ -66,7 +66,7 @@ WORDS: dict[str, Callable[[Any, Any], list[Any]] | None] = {
     "explain": lambda model, out: [model],
     "export": None,
     "extract": lambda model, out: [model, out, "--outputs", "y"],
-    "half": lambda model, out: [model, out],
+    "half": lambda model, out: [model, out, "--runtime", "any"],
     "inspect": lambda model, out: [model, "--nodes"],
     "lower": lambda model, out: [model, out],
     "matrix": None,

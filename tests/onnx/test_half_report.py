@@ -14,9 +14,12 @@ import pytest
 from onnx import helper, numpy_helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
-from precision_models import HALVES, X, check, network, node, run, value
+from precision_models import HALVES, X, check, model, network, node, run, value
+from typer.testing import CliRunner
 
 import myops.onnx
+from myops import cli
+from myops.onnx.graph import files
 from myops.onnx.precision import kernels
 from myops.onnx.precision.losses import relative_l2
 
@@ -104,3 +107,64 @@ def test_external_data_is_read(tmp_path: Path) -> None:
     assert relative_l2(expected, got) < 2e-3
     assert numpy_helper.to_array(result.model.graph.initializer[0]).dtype in (
         np.float16, ml_dtypes.bfloat16, np.float32)  # fmt: skip
+
+
+def file_sizes(*paths: Path) -> int:
+    return sum(path.stat().st_size for path in paths)
+
+
+def test_sizes_are_those_of_the_files(tmp_path: Path) -> None:
+    source, target = tmp_path / "outside.onnx", tmp_path / "half.onnx"
+    made = network()
+    made.graph.doc_string = "What is no weight counts too. " * 20
+    onnx.save(made, tmp_path / "inside.onnx")
+    onnx.save(made, source, save_as_external_data=True, size_threshold=0, location="w.bin")
+    result = myops.onnx.to_half(source, target, data=[{"x": X}])
+    assert result.bytes_before == file_sizes(source, tmp_path / "w.bin")
+    assert result.bytes_after == file_sizes(target)
+    inside = myops.onnx.to_half(tmp_path / "inside.onnx", data=[{"x": X}])
+    assert inside.bytes_before == file_sizes(tmp_path / "inside.onnx")
+    assert inside.bytes_after == len(inside.model.SerializeToString())
+    given = myops.onnx.to_half(network(), data=[{"x": X}])
+    assert given.bytes_before == len(network().SerializeToString())
+
+
+def test_sizes_include_weights_beside_a_large_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of 2 GB and more; a file left there by an earlier run does not count."""
+    source, target = tmp_path / "net.onnx", tmp_path / "half.onnx"
+    onnx.save(network(channels=64), source)
+    data = tmp_path / "half.onnx.data"
+    data.write_bytes(bytes(1000))
+    result = myops.onnx.to_half(source, target, data=[{"x": X}])
+    assert result.bytes_after == file_sizes(target)
+    monkeypatch.setattr(files, "LIMIT", 2**24 + 1000)
+    result = myops.onnx.to_half(source, target, data=[{"x": X}])
+    assert data.stat().st_size > 1000
+    assert result.bytes_after == file_sizes(target, data)
+
+
+def test_a_model_of_which_nothing_becomes_half(tmp_path: Path) -> None:
+    """The report says so and what to do, and the command's exit status is 1."""
+    source = model([node("Sin", "x", "y")], [value("x", [3])], [value("y", [3])])
+    onnx.save(source, tmp_path / "sin.onnx")
+    words = ["half", str(tmp_path / "sin.onnx"), str(tmp_path / "half.onnx")]
+    ended = CliRunner().invoke(cli.app(), words)
+    assert ended.exit_code == 1
+    text = " ".join(ended.output.split())
+    assert "0 of 1 nodes in float16" in text
+    assert 'No node became half; see the reasons. To convert more: runtime="any"' in text
+    assert not myops.onnx.to_half(source).converted
+    assert myops.onnx.to_half(source, runtime="any").converted
+    integers = model([node("Neg", "x", "y")], [value("x", [3], 7)], [value("y", [3], 7)])
+    result = myops.onnx.to_half(integers)
+    assert not result.converted
+    assert "No node became half: none has float32 values." in result.notes
+
+
+def test_weights_in_half_alone_are_a_conversion() -> None:
+    """Where this machine's ONNX Runtime lacks the kernels, the file is smaller nevertheless."""
+    result = myops.onnx.to_half(network(), data=[{"x": X}], keep=["Add", "Relu", "myops::Resize"])
+    assert result.converted
+    assert result.to_dict()["converted"] is True

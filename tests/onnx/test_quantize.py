@@ -238,6 +238,7 @@ def test_a_max_loss_that_only_float32_meets() -> None:
     assert {item.precision for item in result.nodes} == {"float32"}
     assert result.holds
     assert "No node became int8; see the reasons." in result.notes
+    assert not result.converted
     kinds = {item.op_type for item in result.model.graph.node}
     assert not kinds & {"QuantizeLinear", "DequantizeLinear"}
 

@@ -9,7 +9,10 @@ import typer
 
 from myops.cli import _console, _graphs, _inputs
 
-VERDICT = "an output loses more than --max-loss, or became infinite or NaN"
+VERDICT = (
+    "an output loses more than --max-loss, or became infinite or NaN, or nothing became half "
+    "precision"
+)
 OPTIONS = {
     "dtype": "--dtype", "runtime": "--runtime", "keep": "--keep", "data": "--data",
     "max_loss": "--max-loss", "metric": "--metric", "layer_loss": "--layer-loss",
@@ -89,5 +92,5 @@ def half(
         _console.print_json(found)
     else:
         show_half(result, writing.console, writing.name, all_nodes=all)
-    if not result.holds:
+    if not (result.holds and result.converted):
         raise typer.Exit(1)

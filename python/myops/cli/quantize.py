@@ -9,7 +9,7 @@ import typer
 
 from myops.cli import _console, _graphs
 
-VERDICT = "an output loses more than --max-loss, or became infinite or NaN"
+VERDICT = "an output loses more than --max-loss, or became infinite or NaN, or no node became int8"
 OPTIONS = {
     "data": "--data", "check": "--check", "most": "--most", "method": "--method",
     "activations": "--activations", "reduce_range": "--full-range", "keep": "--keep",
@@ -99,7 +99,7 @@ def quantize(
         _console.print_json(found)
     else:
         show_quantized(result, writing.console, writing.name, all_nodes=all)
-    if not result.holds:
+    if not (result.holds and result.converted):
         raise typer.Exit(1)
 
 

@@ -58,15 +58,33 @@ def size(model: onnx.ModelProto) -> int:
     return sum(map(tensor_bytes, tensors(model)))
 
 
-def light_bytes(model: onnx.ModelProto) -> int:
-    """Bytes of the model without its weights."""
-    bare = onnx.ModelProto()
-    bare.graph.node.extend(
-        node for node in model.graph.node if node.op_type != "Constant" or node.domain
-    )
-    bare.graph.value_info.extend(model.graph.value_info)
-    bare.functions.extend(model.functions)
-    return bare.ByteSize()
+def file_bytes(model: files.Model, written: files.Target = None) -> int:
+    """Bytes of a model's file and of the files with its external weights.
+
+    Args:
+        model: Its path, its bytes, or a ModelProto: then the size of the file that it would become.
+        written: Where a ModelProto was written; of a stream the size is not known.
+
+    Raises:
+        FileNotFoundError: A file with its weights is missing.
+        ValueError: It is no ONNX model.
+    """
+    if isinstance(written, (str, os.PathLike)) and Path(written).is_file():  # not /dev/null
+        return file_bytes(written)
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return len(model)
+    if isinstance(model, onnx.ModelProto):
+        if files.is_large(model):  # protobuf does not say how many bytes it would be
+            return size(model)
+        return model.ByteSize() + sum(map(tensor_bytes, _external(model)))
+    outline = files.load(model, weights=False)
+    path = Path(os.fspath(model))
+    others = {item.value for tensor in _external(outline) for item in tensor.external_data
+              if item.key == "location"}  # fmt: skip
+    try:
+        return path.stat().st_size + sum((path.parent / name).stat().st_size for name in others)
+    except (OSError, ValueError) as error:
+        raise FileNotFoundError(f"{path}: weights are missing: {error}") from error
 
 
 def finish(model: onnx.ModelProto, source: files.Model, f: files.Target) -> None:

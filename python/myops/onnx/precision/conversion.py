@@ -4,6 +4,7 @@ model."""
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,14 @@ from myops.onnx.precision.definitions import CONTROL, FOLLOWS, UnknownOpError, s
 from myops.onnx.precision.frames import frames_of
 from myops.onnx.precision.plan import PrecisionPlan, Vertex
 
+# What to do about nodes that stay float32, by the kind of the reason.
+_ADVICE = {
+    "kernel": 'runtime="any" (--runtime any), for GPUs and other runtimes that have the kernels',
+    "range": 'dtype="bfloat16" (--dtype bfloat16), which has the range of float32',
+    "accuracy": "a larger layer_loss (--layer-loss)",
+    "bound": "a larger max_loss (--max-loss)",
+    "kept": "fewer names in keep (--keep)",
+}
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
 
 
@@ -248,13 +257,25 @@ class Conversion:
                 f"half: got an invalid model from the conversion, a bug in myops: {reason}"
             )
         vertices = [vertex for vertex in self.plan.slots if self._has_float(vertex)]
-        if vertices and not any(map(self.plan.is_half, vertices)):
-            self.notes.append("No node became half; see the reasons.")
+        if not any(map(self.plan.is_half, vertices)):
+            self.notes.append(self._why_no_node(vertices, written))
         if any(v[0] in ("in", "out") and kind != "kept"
                for v, (kind, _) in self.plan.reasons.items()):  # fmt: skip
             names = ", ".join(repr(v[1]) for v in self.plan.reasons if v[0] in ("in", "out"))
             self.notes.append(f"These inputs and outputs stay float32: {names}.")
         return model, written
+
+    def _why_no_node(self, vertices: Sequence[Vertex], written: rewriting.Written) -> str:
+        """What to do if no node became half."""
+        if not vertices:
+            return "No node became half: none has float32 values."
+        kinds = Counter(self.plan.reasons.get(vertex, ("casts", ""))[0] for vertex in vertices)
+        advice = [text for kind, text in _ADVICE.items() if kind in kinds and text]
+        weights = " Weights are stored in half, so that the file is smaller." * bool(
+            written.weight_casts
+        )
+        todo = f" To convert more: {'; '.join(advice)}." if advice else ""
+        return f"No node became half; see the reasons.{weights}{todo}"
 
     def _has_float(self, vertex: Vertex) -> bool:
         found = self.plan.slots[vertex]

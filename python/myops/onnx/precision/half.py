@@ -48,7 +48,8 @@ class Half:
             the model could not be run.
         metric: The metric of the losses.
         max_loss: The largest loss that was allowed; None: there was no limit.
-        bytes_before: Size of the model, including external weights.
+        bytes_before: Size of the model's file and of the files with its external weights; of a
+            ModelProto, that of the file that it would become.
         bytes_after: The same afterwards.
         inputs: dtype and shape of the inputs of the first run, and whether they were generated.
         runs: The number of inputs that were tried.
@@ -81,13 +82,20 @@ class Half:
         bound = losses.Bound(self.metric, self.max_loss)
         return all(math.isfinite(x) and bound.holds(x) for x in self.losses.values())
 
+    @property
+    def converted(self) -> bool:
+        """Whether any node computes in half precision, or any weight is stored in it. If not, the
+        new model computes exactly what the old one does, and `notes` say what to do."""
+        half = any(item.precision != "float32" for item in self.nodes)
+        return half or self.weight_casts > 0
+
     def to_dict(self) -> dict[str, Any]:
         """The data that `myops half --json` prints: everything except the model."""
         bound = losses.Bound(self.metric)
         found = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)
                  if item.name not in ("model", "nodes", "losses")}  # fmt: skip
         found["losses"] = {name: bound.shown(loss) for name, loss in self.losses.items()}
-        found["holds"] = self.holds
+        found["holds"], found["converted"] = self.holds, self.converted
         found["nodes"] = [dataclasses.asdict(item) for item in self.nodes]
         return found
 
@@ -166,8 +174,8 @@ def to_half(
         progress: Called with the name of each step.
 
     Returns:
-        The new model and the report. `holds` says whether no output loses more than `max_loss`; the
-        file is written in any case.
+        The new model and the report. `holds` says whether no output loses more than `max_loss`,
+        `converted` whether anything became half; the file is written in any case.
 
     Raises:
         ValueError: An argument is wrong, nothing defines the op of a node, or the model does not
@@ -188,8 +196,8 @@ def to_half(
         raise ValueError(f"half: layer_loss: got {layer_loss}, expected a number >= 0")
     say = progress or (lambda text: None)
     writing.refuse_target(f)
+    before = storage.file_bytes(model)
     source = storage.load(model)
-    before = storage.size(source) + storage.light_bytes(source)
     storage.attach(source, storage.folder_of(model))
     register_schemas(source)
     had_bodies = any(map(scopes.is_body, source.functions))
@@ -204,8 +212,8 @@ def to_half(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             result = add_function_bodies(result)
-    after = storage.size(result) + storage.light_bytes(result)
     storage.finish(result, model, f)
+    after = storage.file_bytes(result, f)
     return Half(
         result, dtype, runtime, work.nodes(), written.casts, written.weight_casts, work.lost,
         metric, max_loss, before, after, work.described, len(work.feeds),

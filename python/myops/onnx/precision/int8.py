@@ -42,7 +42,8 @@ class Quantized:
         losses: The loss of each output, in `metric`; empty if the model could not be run.
         metric: The metric of the losses.
         max_loss: The largest loss that was allowed; None: there was no limit.
-        bytes_before: Size of the model, including external weights.
+        bytes_before: Size of the model's file and of the files with its external weights; of a
+            ModelProto, that of the file that it would become.
         bytes_after: The same afterwards.
         inputs: dtype and shape of the inputs of the first run.
         calibrated: The number of inputs from which the ranges were found.
@@ -78,6 +79,11 @@ class Quantized:
         return all(math.isfinite(x) and bound.holds(x) for x in self.losses.values())
 
     @property
+    def converted(self) -> bool:
+        """Whether any node is in int8. If not, the new model computes in float as the old one."""
+        return any(item.precision == "int8" for item in self.nodes)
+
+    @property
     def worst(self) -> list[QuantizedNode]:
         """The nodes whose loss alone was measured, those that lose most first."""
         known = [item for item in self.nodes if item.loss is not None]
@@ -89,7 +95,7 @@ class Quantized:
         found = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)
                  if item.name not in ("model", "nodes", "losses")}  # fmt: skip
         found["losses"] = {name: bound.shown(loss) for name, loss in self.losses.items()}
-        found["holds"] = self.holds
+        found["holds"], found["converted"] = self.holds, self.converted
         found["nodes"] = [dataclasses.asdict(item) for item in self.nodes]
         return found
 
@@ -167,8 +173,8 @@ def quantize(
         progress: Called with the name of each step, and for each input of the calibration.
 
     Returns:
-        The new model and the report. `holds` says whether no output loses more than `max_loss`; the
-        file is written in any case.
+        The new model and the report. `holds` says whether no output loses more than `max_loss`,
+        `converted` whether any node became int8; the file is written in any case.
 
     Raises:
         ValueError: An argument is wrong, the inputs do not fit, the opset is too old, or the model
@@ -189,8 +195,8 @@ def quantize(
     writing.refuse_target(f)
     if most < 1:
         raise ValueError(f"quantize: most: got {most}, expected at least 1")
+    before = storage.file_bytes(model)
     source = storage.load(model)
-    before = storage.size(source) + storage.light_bytes(source)
     storage.attach(source, storage.folder_of(model))
     register_schemas(source)
     opset = scopes.onnx_opset(source)
@@ -222,8 +228,8 @@ def quantize(
     if not any(item.precision == "int8" for item in nodes):
         work.notes.append("No node became int8; see the reasons.")
     work.notes += structure.constants_note(source, result)
-    after = storage.size(result) + storage.light_bytes(result)
     storage.finish(result, model, f)
+    after = storage.file_bytes(result, f)
     runs = len(work.tried) if work.lost else 0
     return Quantized(
         result, activations, per_channel, narrow, method, nodes, work.lost, metric, max_loss,

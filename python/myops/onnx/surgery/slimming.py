@@ -39,7 +39,8 @@ class Simplified:
         after: The same afterwards.
         difference: The largest difference of an output on random inputs, relative to its largest
             element if that is above 1; None if the results were not compared.
-        bytes_before: Size of the model, including external weights.
+        bytes_before: Size of the model's file and of the files with its external weights; of a
+            ModelProto, that of the file that it would become.
         bytes_after: The same afterwards. It may be larger, because a folded constant can take more
             space than the nodes that made it; `largest_constant` limits that.
         notes: Parts that were not simplified or not compared, in sentences.
@@ -121,9 +122,9 @@ def simplify(
     if not tolerance >= 0:
         raise GraphError(f"simplify: tolerance: got {tolerance}, expected a number >= 0")
     writing.refuse_target(f)
+    before = storage.file_bytes(model)
     proto = storage.load(model)
     folder = storage.folder_of(model)
-    before = storage.size(proto) + storage.light_bytes(proto)
     detached = _detached_weights.DetachedWeights(proto, folder)
     storage.attach(proto, folder)
     register_schemas(proto)
@@ -151,8 +152,8 @@ def simplify(
         difference = _comparison.compare(proto, result, given, shapes or {}, tolerance, notes)
     counts = _counts(proto), _counts(result)
     detached.put_back(result)
-    after = storage.size(result) + storage.light_bytes(result)
     storage.finish(result, model, f)
+    after = storage.file_bytes(result, f)
     return Simplified(result, *counts, difference, before, after, tuple(dict.fromkeys(notes)))
 
 
