@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 from onnx.reference.op_run import OpRun
 from rich.console import Console
 from surgery_models import FLOAT, exported, info, model_of, three_domains
@@ -292,6 +292,33 @@ def test_inputs_with_other_names_are_paired_in_order():
     report = compare_files(model("a", "b"), model("a"))
     assert not report.passed
     assert any("Only the first has the input 'b'" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("other", "said"), [
+    (info("x", FLOAT, [1, 3, 8, 8]), ""), (info("x", FLOAT, [1, "c", None, 8]), ""),
+    (info("x", FLOAT, None), ""), (info("x", TensorProto.FLOAT16, [1, 3, 8, 8]), ""),
+    (info("x", FLOAT, [1, 10]), "'x' float32[1, 10]"),
+    (info("x", FLOAT, [1, 3, 9, "w"]), "'x' float32[1, 3, 9, w]"),
+    (info("x", TensorProto.INT64, [1, 3, 8, 8]), "'x' int64[1, 3, 8, 8]"),
+    (info("tokens", TensorProto.INT64, ["b", None]), "'tokens' int64[b, ?]"),
+    (helper.make_tensor_sequence_value_info("x", FLOAT, None), "'x' sequence"),
+])  # fmt: skip
+def test_files_with_other_inputs_are_refused(other, said):
+    """They were reported as a difference at the node that does not run on the first's inputs."""
+    first = model_of(
+        [helper.make_node("Neg", ["x"], ["y"])], [info("x", FLOAT, [1, 3, 8, 8])],
+        [info("y", FLOAT, None)],
+    )  # fmt: skip
+    number = other.type.tensor_type.elem_type
+    second = model_of(
+        [helper.make_node("Neg", [other.name], ["y"])], [other], [info("y", number or FLOAT, None)]
+    )
+    if not said:
+        assert compare_files(first, second).passed
+        return
+    with pytest.raises(ValueError, match="inputs differ") as caught:
+        compare_files(first, second)
+    assert f"'x' float32[1, 3, 8, 8] in the first and {said}" in str(caught.value)
 
 
 def test_wrong_arguments_are_refused(tmp_path):

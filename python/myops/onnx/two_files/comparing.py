@@ -15,7 +15,7 @@ from myops.onnx.comparison.metrics import Tolerance
 from myops.onnx.comparison.ort_side import RunError
 from myops.onnx.comparison.result import versions
 from myops.onnx.graph import files
-from myops.onnx.two_files import rows, search
+from myops.onnx.two_files import inputs_of_both, rows, search
 from myops.onnx.two_files.backends import BACKENDS, Backend, flattened
 from myops.onnx.two_files.matching import interface, match
 from myops.onnx.two_files.result import FileReport, FileValue, FirstFileMismatch, UnmatchedValue
@@ -72,7 +72,8 @@ def compare_files(
         The report.
 
     Raises:
-        ValueError: Inputs that do not fit, an unknown backend, or nothing to compare.
+        ValueError: Inputs that do not fit, an unknown backend, files whose inputs have other types
+            or shapes, or nothing to compare.
         FileNotFoundError: No such file or library.
         RuntimeError: A file does not load, the first fails with all inputs that were tried, or
             onnx.reference cannot run a node.
@@ -101,7 +102,7 @@ def compare_files(
     graphs = Graph(flattened(models[0])), Graph(flattened(models[1]))
     tolerance = Tolerance(rtol, atol)
     named = interface(*([item.name for item in graph.inputs] for graph in graphs))
-    notes = _unequal_inputs(graphs, named)
+    notes = inputs_of_both.notes(graphs[0].inputs, graphs[1].inputs, named)
     say("inputs")
     asked = inputs or {}, dims or {}, shapes or {}
     feeds, shown = _feeds(models, backends, asked, named)
@@ -214,29 +215,6 @@ def _titles(
         f"{name} in {BACKENDS[backend.name]}" for name, backend in zip(names, backends, strict=True)
     )
     return one, two
-
-
-def _unequal_inputs(graphs: tuple[Graph, Graph], named: Mapping[str, str]) -> list[str]:
-    """Notes on inputs that one side does not have.
-
-    Raises:
-        ValueError: The second has an input for which the first has no value.
-    """
-    names = [[item.name for item in graph.inputs] for graph in graphs]
-    strange = [name for name in names[1] if name not in named.values()]
-    if strange:
-        raise ValueError(
-            f"compare: the second file has the inputs {', '.join(map(repr, names[1]))}, the first "
-            f"{', '.join(map(repr, names[0])) or 'none'}; nothing is known of "
-            f"{', '.join(map(repr, strange))}. Expected files with the same inputs; myops edit "
-            "renames them"
-        )
-    left = [name for name in names[0] if name not in named]
-    notes = [f"Only the first has the input {', '.join(map(repr, left))}."] if left else []
-    other = [f"{one!r} and {two!r}" for one, two in named.items() if one != two]
-    if other:
-        notes.append(f"Inputs were paired in order: {', '.join(other)}.")
-    return notes
 
 
 def _feeds(
