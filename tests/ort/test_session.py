@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,16 @@ def test_shapes_are_inferred_with_dimension_names(
     a: list[Any], b: list[Any], expected: list[Any]
 ) -> None:
     assert myops.ort.session(add_model(a, b)).get_outputs()[0].shape == expected
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    onnx.save(add_model([3], [3]), tmp_path / "model.onnx")
+    for name, hint in (("modle.onnx", ". Did you mean 'model.onnx'?"), ("none/model.onnx", ".")):
+        path = tmp_path / name
+        for given in (path, str(path)):
+            with pytest.raises(FileNotFoundError) as caught:
+                myops.ort.session(given)
+            assert str(caught.value) == f"no such file: {path}{hint}"
 
 
 def test_unknown_lengths_get_names_of_their_own() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from myops import _libraries
 from myops._checked import checked
+from myops._names import near_misses
 from myops.ort import _library_file
 from myops.ort._named_libraries import Policy, choose
 
@@ -145,6 +146,10 @@ def loadable(
     """A model as ONNX Runtime takes it: a path, or the bytes of a file.
 
     session_options: They get the weights of a ModelProto that is too large for one message.
+
+    Raises:
+        FileNotFoundError: No such file.
+        IsADirectoryError: It is a folder.
     """
     if isinstance(model, (bytes, bytearray, memoryview)):
         return bytes(model)
@@ -152,6 +157,12 @@ def loadable(
         path = os.fspath(model)
         if not path or os.path.isdir(path):  # of which ONNX Runtime says that it is no protobuf
             raise IsADirectoryError(f"model: {path or repr(path)}: got a folder, expected a file")
+        if not os.path.exists(path):  # of which each ONNX Runtime has its own error
+            folder = os.path.dirname(path) or "."
+            beside = os.listdir(folder) if os.path.isdir(folder) else []
+            raise FileNotFoundError(
+                f"no such file: {path}.{near_misses(os.path.basename(path), beside)}"
+            )
         return path
     return serialized(model, session_options)
 
@@ -254,7 +265,8 @@ def session(
 
     Raises:
         ImportError: onnxruntime is missing or older than 1.17.
-        FileNotFoundError: Our library has not been built, or another is missing.
+        FileNotFoundError: There is no such model, our library has not been built, or another is
+            missing.
         ValueError: The ModelProto has 2 GiB or more besides weights of types that NumPy has, the
             options hold the weights of another, or the model names a library that is not at hand,
             is for another platform, or has other bytes. With "signed": there is no signature by a
