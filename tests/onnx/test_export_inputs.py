@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -261,3 +262,35 @@ def test_integers_that_torch_only_stores(tmp_path: Any, dtype: torch.dtype, leng
     longer = torch.arange(7).to(dtype)
     (result,) = run_plain(onnx.load(path), {"x": longer.numpy()})
     assert np.array_equal(result, Half()(longer).numpy())
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + y, y
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize(("given", "text"), [
+    ({"output_names": ["x", "z"]}, "output_names: got 'x', which is the name of an input; "
+     "expected another name, or input_names that rename the input 'x'"),
+    ({"output_names": ["z", "y"]}, "output_names: got 'y', which is the name of an input"),
+    ({"input_names": ["a"], "output_names": ["a"]},
+     "got 'a', which is the name of an input; expected another name: "),
+    ({"output_names": ["z", "z"]}, "output_names: got 'z' twice, expected it once"),
+    ({"output_names": ["", "z"]}, "output_names: got '', expected a name"),
+    ({"input_names": ["x", ""]}, "input_names: got '', expected a name"),
+    ({"output_names": ["p", "q", "r"]}, "output_names: got 3 names, expected at most 2"),
+])  # fmt: skip
+def test_names_that_a_graph_cannot_have(exporter: str, given: dict[str, Any], text: str) -> None:
+    """One exporter renamed or dropped them without a word, the other blamed something else."""
+    with pytest.raises(ValueError, match=re.escape(text)):
+        export(Twice(), (X, X), exporter=exporter, **given)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_outputs_may_have_the_names_of_renamed_inputs(exporter: str) -> None:
+    model = export(
+        Twice(), (X, X), exporter=exporter, input_names=["p", "q"], output_names=["x", "y"]
+    )
+    assert names(model) == ["p", "q"]
+    assert [item.name for item in model.graph.output] == ["x", "y"]

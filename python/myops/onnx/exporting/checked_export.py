@@ -15,7 +15,14 @@ import onnx
 from myops._torch import module_state
 from myops.onnx import guards
 from myops.onnx.bodies import add_function_bodies
-from myops.onnx.exporting import dtypes, exporters, failures, finishing, torch_arguments
+from myops.onnx.exporting import (
+    dtypes,
+    exporters,
+    failures,
+    finishing,
+    named_outputs,
+    torch_arguments,
+)
 from myops.onnx.exporting import dynamic_axes as _axes
 from myops.onnx.exporting.axis_names import name_axes
 from myops.onnx.exporting.inputs import Inputs
@@ -140,6 +147,7 @@ def _made(task: ExportTask, exporter: str) -> _Made:
     recorded = Recorded()
     with contextlib.nullcontext() if task.settings.verbose else exporters.without_own_messages():
         written, program = _exported(task, exporter, recorded)
+    named_outputs.refuse_more(task.output_names or (), written)
     versions.state(written)
     torch_arguments.set_versions(written, task.settings.custom_opsets)
     finishing.drop_left_out(written)

@@ -14,7 +14,7 @@ from myops import _given
 from myops._checked import callers_level, checked
 from myops.onnx import guards
 from myops.onnx.exporting import dynamic_axes as _axes
-from myops.onnx.exporting import exporters, torch_arguments
+from myops.onnx.exporting import exporters, named_outputs, torch_arguments
 from myops.onnx.exporting.checked_export import ExportTask, with_any_exporter, with_one_exporter
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.graph import writing
@@ -96,7 +96,7 @@ def export(
         f: File to write: a path, or an object open for writing bytes. None: only return.
         kwargs: Example inputs by name.
         input_names: Names of the graph inputs. Default: those of the parameters of forward.
-        output_names: Names of the graph outputs.
+        output_names: Names of the graph outputs; none may be the name of an input too.
         dynamic_axes: {input name: {axis: name of the length}} or {input name: [axes]}, for both
             exporters. "32*h" is a length that always is a multiple of 32. Dynamic axes of outputs
             follow from those of inputs; names of outputs are accepted, as by torch.
@@ -196,6 +196,7 @@ def export(
         newest = onnx.defs.onnx_opset_version()
         opset = _given.whole("export: opset_version", opset_version, 1, newest)
     inputs = Inputs(model, args, dict(kwargs or {}), input_names, constants)
+    named_outputs.refuse(output_names or (), inputs)
     task = ExportTask(
         model, inputs, output_names, dynamic_axes, dynamic_shapes,
         opset, target, checks, libraries,

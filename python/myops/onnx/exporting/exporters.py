@@ -21,7 +21,13 @@ from torch.utils import _pytree as pytree
 
 import myops
 from myops._torch import module_state
-from myops.onnx.exporting import exact_doubles, exact_optimizer, grown_buffers, linspace
+from myops.onnx.exporting import (
+    exact_doubles,
+    exact_optimizer,
+    grown_buffers,
+    linspace,
+    named_outputs,
+)
 from myops.onnx.exporting.computed_once import computed_once
 from myops.onnx.exporting.inputs import NUMBERS, Inputs
 from myops.onnx.exporting.recorded import Recorded, recording_torch_export
@@ -284,6 +290,7 @@ def torchscript(
         try:
             write(model, given, path)
         except RuntimeError as error:
+            named_outputs.refuse_as_torch(error)
             # (The exporter's own trace cannot call scripted modules inside the model.)
             if "is not part of the active trace" not in str(error) or kwargs:
                 raise

@@ -147,6 +147,8 @@ class Inputs:
                 "number of tensors among the inputs"
             )
         names = [*given, *[slot.name for slot in slots[len(given) :]]]
+        if "" in names:
+            raise ValueError("export: input_names: got '', expected a name")
         twice = {name for name in names if names.count(name) > 1}
         if twice:
             raise ValueError(f"export: input_names: got {min(twice)!r} twice, expected it once")
