@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import random
 from collections.abc import Callable
 from typing import Any
@@ -176,6 +177,21 @@ def test_lines_of_torch_are_none_of_the_model() -> None:
 def test_conditions_of_torch_export_are_named() -> None:
     text = r"holds only where 14\*\(x.shape\[2\]//14\) == 42"
     assert_fails("numbers", text, Model(patches), torch.rand(1, 2, 43, 58), dynamic_axes=AXES)
+
+
+def bucketed(x: torch.Tensor) -> torch.Tensor:
+    bucket = (24, 104)[min(bisect.bisect_left([24], x.shape[1]), 1)]
+    return F.pad(x, (0, 0, 0, max(bucket - x.shape[1], 0)))
+
+
+@pytest.mark.parametrize(("exporter", "title", "advised"), [
+    ("dynamo", "t", "2*t"), ("torchscript", "t", "2*t"), ("dynamo", "3*t", "6*t"),
+])  # fmt: skip
+def test_advice_about_lengths_names_a_dynamic_axis(exporter: str, title: str, advised: str) -> None:
+    with pytest.raises(ExportCheckError) as caught:
+        export(Model(bucketed), (torch.rand(2, 18, 6),), input_names=["audio"], exporter=exporter,
+               dynamic_axes={"audio": {0: "n", 1: title}})  # fmt: skip
+    assert f'dynamic_axes={{"audio": {{1: "{advised}"}}}}' in str(caught.value)
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)

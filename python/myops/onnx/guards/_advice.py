@@ -77,11 +77,30 @@ def of_lengths(
             "math, NumPy, a branch, a list), or a tensor made with a fixed size; else the other "
             'exporter may be right: exporter="auto" tries both.'
         )
-    advice = advice or (
-        " Write it in a way that is the same for all lengths, or say which multiples they are: "
-        'dynamic_axes={"x": {2: "2*h"}}.'
+    where = f"A length of the example is built in at {'; at '.join(lines)}."
+    return where + (advice or _any_length(exported, changes, " ".join(lines)))
+
+
+def _any_length(exported: Exported, changes: Mapping[str, torch.Tensor], said: str) -> str:
+    """What to write if nothing is known of the code: with the axis that `said` is about, or else
+    the last of the dynamic axes that `changes` has at another length."""
+    advice = " Write it in a way that is the same for all lengths"
+    before = {slot.name: exported.inputs.tensor(slot).shape for slot in exported.inputs.slots}
+    axes = [(name, axis) for name, axis in exported.dynamic
+            if name in changes and changes[name].shape[axis] != before[name][axis]]  # fmt: skip
+    if not axes:
+        return f"{advice}."
+    named = [(name, axis) for name, axis in axes if re.search(rf"\b{axis}\]", said)]
+    name, axis = (named or axes)[-1]
+    dims = exported.graph_inputs[name].type.tensor_type.shape.dim if name in (
+        exported.graph_inputs) else ()  # fmt: skip
+    title = dims[axis].dim_param.rpartition("*")[2] if axis < len(dims) else ""
+    title = title if title.isidentifier() else "n"
+    number = 2 * exported.multiples.get((name, axis), 1)
+    return (
+        f"{advice}. Where it is right for multiples of a number only, say which: "
+        f'dynamic_axes={{"{name}": {{{axis}: "{number}*{title}"}}}} for multiples of {number}.'
     )
-    return f"A length of the example is built in at {'; at '.join(lines)}.{advice}"
 
 
 def of_resize(exported: Exported, difference: str) -> str:
