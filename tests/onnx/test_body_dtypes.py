@@ -201,3 +201,47 @@ def test_deform_conv2d_int8_of_signed_and_unsigned_bytes(exporter: str) -> None:
             windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), (1, 2))
             wanted = np.einsum("chwij,ocij->ohw", windows, Integers().weight.numpy()) / 4
             np.testing.assert_array_equal(result[0], wanted)
+
+
+def _enlarged(x: np.ndarray, shape: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.full([int(n) for n in shape], x.sum(), x.dtype), np.asarray(shape)
+
+
+def _enlarged_standard(g: Any) -> tuple[str, str]:
+    shape = g.op("Mul", g.input("shape"), g.constant(np.array([1], g.dtype("shape"))))
+    total = g.op("ReduceSum", g.input("x"), keepdims=0)
+    return g.op("Expand", total, g.op("Cast", shape, to=TensorProto.INT64)), shape
+
+
+enlarged = myops.prototype(
+    _enlarged, name="enlarged", domain=DOMAIN,
+    types={"T": ["float32"], "I": ["int32", "int64"]},
+    inputs=[myops.Input("x", "T", "Any."), myops.Input("shape", "I", "Two.", values=True)],
+    outputs=[myops.Output("y", "T", "Of that shape."), myops.Output("same", "I", "The list.")],
+    shape=lambda inputs, attributes: [
+        list(inputs[1]) if isinstance(inputs[1], list) else [None, None], [2]],
+    standard=_enlarged_standard,
+)  # fmt: skip
+
+
+def test_lists_of_int32_and_int64() -> None:
+    """One body reads both as int64; such a model had none."""
+    kinds = {"int32": TensorProto.INT32, "int64": TensorProto.INT64}
+    nodes = [helper.make_node("Enlarged", ["x", name], [f"y{name}", f"same{name}"], domain=DOMAIN)
+             for name in kinds]  # fmt: skip
+    inputs = [helper.make_tensor_value_info(name, kind, [2]) for name, kind in kinds.items()]
+    outputs = [helper.make_tensor_value_info(f"{title}{name}", number, None)
+               for name, kind in kinds.items()
+               for title, number in (("y", TensorProto.FLOAT), ("same", kind))]  # fmt: skip
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])
+    model = add_function_bodies(helper.make_model(
+        helper.make_graph(nodes, "g", [x, *inputs], outputs), ir_version=9,
+        opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)],
+    ))  # fmt: skip
+    feeds = {"x": np.ones(3, np.float32), "int32": np.int32([2, 3]), "int64": np.int64([4, 1])}
+    for run in (run_plain, run_reference):
+        results = run(model, feeds)
+        assert [(item.shape, item.dtype.name) for item in results] == [
+            ((2, 3), "float32"), ((2,), "int32"), ((4, 1), "float32"), ((2,), "int64"),
+        ]  # fmt: skip
+        assert [item.sum() for item in results] == [18, 5, 12, 5]

@@ -97,12 +97,13 @@ class _Chooser:
         self._varied = {
             name for one in traits for name in one if any(t.get(name) != one[name] for t in traits)
         }
-        # Lists of floats that come in several dtypes are read as float64, which holds them all.
-        self._wide = set()
+        # Lists of numbers that come in several dtypes are read as float64 or int64, which hold
+        # them all.
+        self._wide: dict[int, str] = {}
         for i, item in enumerate(info.inputs):
             kinds = {case.site.dtypes[i] for case in cases if case.site.inputs[i]}
-            if item.values and not info.is_integer(item) and (len(kinds) > 1 or None in kinds):
-                self._wide.add(i)
+            if item.values and (len(kinds) > 1 or None in kinds):
+                self._wide[i] = "int64" if info.is_integer(item) else "float64"
 
     def nodes(self, cases: list[BodyCase], outputs: list[str]) -> list[onnx.NodeProto]:
         if len(cases) == 1:
@@ -151,8 +152,8 @@ class _Chooser:
             if not name:
                 continue
             if number in self._wide:
-                dtypes[number] = "float64"
-                name = g.op("Cast", name, to=onnx.TensorProto.DOUBLE)
+                dtypes[number] = self._wide[number]
+                name = g.op("Cast", name, to=ELEMENT_TYPES[self._wide[number]])
             if f"presence of {item.name}" in self._varied and not item.values:
                 g.refuse(f"some nodes have the input {item.name} and others do not")
             if {f"presence of {item.name}", f"length of {item.name}"} & self._varied:
@@ -165,9 +166,10 @@ class _Chooser:
         adapted = dataclasses.replace(site, inputs=inputs, dtypes=dtypes)
         made, back = list(outputs), []
         for place, (output, wanted) in enumerate(zip(self._info.outputs, outputs, strict=True)):
-            like = [item.name for item in self._info.inputs
+            like = [item.name for number, item in enumerate(self._info.inputs)
                     if item.type == output.type
-                    and f"dtype of {item.name}" in self._varied]  # fmt: skip
+                    and (f"dtype of {item.name}" in self._varied
+                         or (number in self._wide and site.inputs[number]))]  # fmt: skip
             if like:
                 need_cast_like(g, like[0])
                 made[place] = self._fresh(wanted)
