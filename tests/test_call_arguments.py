@@ -180,9 +180,8 @@ def test_attributes_of_other_kinds(settings: dict[str, Any], text: str) -> None:
 
 def test_an_op_shows_what_it_is() -> None:
     op = SCALED[1]
-    assert str(inspect.signature(op)) == (
-        "(x, weight=None, factor=2.0, limit=None, words=[], *, out=None)"
-    )
+    assert str(inspect.signature(op)) == "(x, weight=None, factor=2.0, limit=None, words=[])"
+    assert str(inspect.signature(_resize)).endswith(", *, out=None)")  # in C++, with one output
     assert (repr(op), op.__name__) == ("<myops op call_arguments::scaled>", "scaled")
     assert pickle.loads(pickle.dumps(_resize)) is _resize
 
@@ -197,3 +196,41 @@ def test_a_flag_that_follows_a_length() -> None:
     )
     assert program(torch.ones(5)).tolist() == [2] * 5
     assert program(torch.ones(2)).tolist() == [1] * 2
+
+
+def _weighted(x: Any, weight: Any, offset: Any) -> Any:
+    return x + offset if weight is None else x * weight + offset
+
+
+def test_a_required_input_behind_an_optional_one() -> None:
+    """It is given by name if the call leaves out the optional one."""
+    inputs = [myops.Input("x", "T", "."), myops.Input("weight", "T", ".", optional=True),
+              myops.Input("offset", "T", ".")]  # fmt: skip
+    op = myops.prototype(
+        _weighted, domain=_DOMAIN, name="weighted", types={"T": ["float32"]}, inputs=inputs,
+        outputs=[myops.Output("y", "T", ".")], shape="S, S, S -> S",
+    )  # fmt: skip
+    x = torch.ones(3)
+
+    def calls(x: torch.Tensor) -> torch.Tensor:
+        return op(x, offset=x) + op(x, None, x) + op(x, x, x)
+
+    for program in (calls, torch.jit.script(calls),
+                    torch.compile(calls, fullgraph=True, backend="eager")):  # fmt: skip
+        assert program(x).tolist() == [6, 6, 6]
+    assert op.numpy(x.numpy(), offset=x.numpy()).tolist() == [2, 2, 2]
+
+    def without(x: torch.Tensor) -> torch.Tensor:
+        return op(x, x)
+
+    for program in (op, without, torch.jit.script(without)):
+        with pytest.raises((RuntimeError, torch.jit.Error), match="weighted: offset: got nothing"):
+            program(x)
+
+
+def test_a_key_that_is_no_tensor() -> None:
+    text = r"noisy: key: got 5, expected a tensor of one int64; seed= takes an integer"
+    with pytest.raises(TypeError, match=text):
+        NOISY[0](torch.ones(3), key=5)
+    with pytest.raises(RuntimeError, match=r"key: got shape \[\], expected shape \[1\] \(one num"):
+        NOISY[0](torch.ones(3), key=torch.tensor(5))

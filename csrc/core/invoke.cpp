@@ -21,7 +21,7 @@ constexpr size_t kMaxRank = 64;  // as in NumPy; rules may take time that grows 
 
 void check_key(const Op& op, const Input& key, const Dims& dims) {
   if (dims.size() == 1 && (!dims[0].known() || dims[0].value == 1)) return;
-  fail(op.name, key.name, "shape " + shape_text(dims), "[1], one number");
+  fail(op.name, key.name, "shape " + shape_text(dims), "shape [1] (one number)");
 }
 
 // Checks that required inputs are present, that lists have rank 1, that each input has a declared

@@ -37,8 +37,11 @@ def bound(
     return tuple([values.pop(name, None) for name in inputs]), values
 
 
-def signature(info: OpInfo) -> inspect.Signature:
-    """The signature of the function that `library.define` returns."""
+def signature(info: OpInfo, takes_out: bool) -> inspect.Signature:
+    """The signature of the function that `library.define` returns.
+
+    takes_out: Whether the op writes its result into a given tensor.
+    """
     one, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     shown = [
         inspect.Parameter(item.name, one, default=None if optional else inspect.Parameter.empty)
@@ -56,4 +59,6 @@ def signature(info: OpInfo) -> inspect.Signature:
     ]  # fmt: skip
     if info.random:
         shown.append(inspect.Parameter("generator", by_name, default=None))
-    return inspect.Signature([*shown, inspect.Parameter("out", by_name, default=None)])
+    if takes_out:
+        shown.append(inspect.Parameter("out", by_name, default=None))
+    return inspect.Signature(shown)

@@ -122,7 +122,7 @@ class TorchOp:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return _arguments.signature(self.info)
+        return _arguments.signature(self.info, bool(self._written))
 
     def __call__(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
         """Calls the op with its inputs, then its attributes, by position or name."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from myops._description import OpInfo
+from myops._text import shorten
 from myops._torch.call import TorchOp
 from myops._torch.private_names import dynamo_reads
 
@@ -36,6 +37,11 @@ class RandomOp(TorchOp):
         """
         place = len(self.info.inputs) - 1
         if len(inputs) > place and not (inputs[place] is None or torch.is_tensor(inputs[place])):
+            if self.info.attributes[0].name in attributes:  # then it was meant for the key
+                raise TypeError(
+                    f"{self.info.name}: key: got {shorten(repr(inputs[place]), 100)}, expected a "
+                    "tensor of one int64; seed= takes an integer"
+                )
             inputs = (*inputs[:place], None, *inputs[place:])  # no key, but the first attribute
         inputs, attributes = self._by_place(inputs, attributes)
         return self.call(*seeded(self.info, inputs, attributes, generator), out)

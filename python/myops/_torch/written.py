@@ -29,19 +29,23 @@ def function_of(op: TorchOp, doc: str, module: str) -> Callable[..., Any]:
     taken = {info.name} | {i.name for i in info.inputs} | {a.name for a in info.attributes}
     module_name, op_name = _free("torch", taken), _free("_op", taken)
     parameters = []
+    required = ""  # in scripts only: what is required may not be None for the dispatcher
     inputs = info.inputs[:-1] if info.random else info.inputs
     for number, item in enumerate(inputs):
         kind = "Optional[Tensor]" if item.optional else "Tensor"
         kind = "Any" if item.values else "List[Tensor]" if item.variadic else kind
-        droppable = all(later.optional for later in inputs[number:])
+        droppable = any(earlier.optional for earlier in inputs[: number + 1])
+        if droppable and not item.optional:  # by name, behind one that the call leaves out
+            kind = kind if kind == "Any" else f"Optional[{kind}]"
+            missing = f"{info.name}: {item.name}: got nothing, expected a tensor"
+            required += f"        assert {item.name} is not None, {missing!r}\n"
         parameters.append(f"{item.name}: {kind}" + (" = None" if droppable else ""))
     for attribute in info.attributes[:-1] if info.random else info.attributes:
         default = attribute.short_default
         kind = _TYPES[attribute.type]
         kind = f"Optional[{kind}]" if default is None else kind
         parameters.append(f"{attribute.name}: {kind} = {_literal(default)}")
-    # In scripts only: what is required may not be None for the dispatcher.
-    required = "".join(
+    required += "".join(
         f"        assert {item.name} is not None, {info.missing_text(item)!r}\n"
         for item in info.attributes
         if item.required

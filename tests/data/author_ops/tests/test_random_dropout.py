@@ -33,7 +33,11 @@ CASES = [
     Case((X[:, :9],), {"p": 0.3, "key": torch.tensor([2**40 + 5])}, name="key"),
     Case((X,), {"p": 1.0, "seed": 1}, refused="random_dropout: p: got 1, expected a number below"),
     Case((X,), {"p": -0.5, "seed": 1}, refused="random_dropout: p: got -0.5", name="negative"),
-    Case((X,), {"key": torch.tensor([1, 2])}, refused="key: got shape [2], expected [1]"),
+    Case(
+        (X,),
+        {"key": torch.tensor([1, 2])},
+        refused="key: got shape [2], expected shape [1] (one number)",
+    ),
 ]
 FOUND = checks(
     random_dropout,
