@@ -31,7 +31,7 @@ from two_files_models import (
 import myops.onnx
 import myops.ort
 from myops.onnx import compare_files
-from myops.onnx.two_files import backends
+from myops.onnx.two_files import backends, comparing
 
 
 @pytest.mark.parametrize(("backend", "against"), [
@@ -414,3 +414,13 @@ def test_torch_is_not_imported(tmp_path):
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True,
                             text=True, check=False)  # fmt: skip
     assert result.returncode == 0, result.stderr
+
+
+def test_one_file_is_read_once(monkeypatch, tmp_path):
+    """A model and the graph made of it are as large as its weights."""
+    onnx.save(dense_layers(2), tmp_path / "model.onnx")
+    loaded = []
+    load = comparing.files.load
+    monkeypatch.setattr(comparing.files, "load", lambda model: loaded.append(model) or load(model))
+    assert compare_files(tmp_path / "model.onnx", against="reference").passed
+    assert loaded == [tmp_path / "model.onnx"]

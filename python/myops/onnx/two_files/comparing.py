@@ -98,8 +98,7 @@ def compare_files(
             f"compare: got one file, in {backend!r} on both sides; expected a second file, or "
             f"another of {', '.join(BACKENDS)} for the second side, such as against='reference'"
         )
-    models = files.load(first), files.load(first if second is None else second)
-    graphs = Graph(flattened(models[0])), Graph(flattened(models[1]))
+    models, graphs = _read(first, second)
     tolerance = Tolerance(rtol, atol)
     named = interface(*([item.name for item in graph.inputs] for graph in graphs))
     notes = inputs_of_both.notes(graphs[0].inputs, graphs[1].inputs, named)
@@ -174,6 +173,19 @@ def compare_files(
         inputs=shown,
         versions=versions(*names),
     )
+
+
+def _read(
+    first: files.Model, second: files.Model | None
+) -> tuple[tuple[onnx.ModelProto, onnx.ModelProto], tuple[Graph, Graph]]:
+    """Both models as they are, and their graphs; of one file, both are the same objects, because
+    each is as large as the weights."""
+    model = files.load(first)
+    graph = Graph(flattened(model))
+    if second is None:
+        return (model, model), (graph, graph)
+    other = files.load(second)
+    return (model, other), (graph, Graph(flattened(other)))
 
 
 def _refuse_limits(
