@@ -73,7 +73,10 @@ Op functional_of(const Op& op) {
   outputs.insert(outputs.end(), op.outputs.begin(), op.outputs.end());
   result.outputs = std::move(outputs);
   result.shape_text.clear();
-  result.shape_rule = [in_place = result.in_place, written](ShapeContext& context) {
+  auto called = std::make_shared<Op>(op);  // its refusals name the op that was called
+  called->name = result.name;
+  result.shape_rule = [in_place = std::shared_ptr<const Op>(std::move(called)),
+                       written](ShapeContext& context) {
     ShapeContext inner(*in_place, context.attributes());
     inner.inputs_ = context.inputs_;
     inner.dtypes_ = context.dtypes_;

@@ -160,21 +160,25 @@ void test_rules_of_no_output() {
               .shape("S..., S... ->")
               .kernel(nothing);
   check_description(op);
+  const Op functional = functional_of(op).onnx("Move", 1);
+  check_description(functional);
   const Attributes attributes(op.attributes);
-  const auto infers = [&](const Dims& by) {
-    ShapeContext context(op, attributes);
+  const auto infers = [&](const Op& called, const Dims& by) {
+    ShapeContext context(called, attributes);
     context.inputs_ = {Dims{3, 4}, by};
     context.dtypes_ = {DType::Float32, DType::Float32};
     context.values_ = {std::nullopt, std::nullopt};
     try {
-      infer(op, attributes, context);
+      infer(called, attributes, context);
     } catch (const Error& error) {
       return std::string(error.what());
     }
     return str(context.outputs_.size(), " outputs");
   };
-  same(infers({3, 4}), "0 outputs");
-  same(infers({3, 5}), "move_: by: got shape [3, 5], expected [S...] with S = [3, 4]");
+  same(infers(op, {3, 4}), "0 outputs");
+  same(infers(op, {3, 5}), "move_: by: got shape [3, 5], expected [S...] with S = [3, 4]");
+  same(infers(functional, {3, 4}), "1 outputs");
+  same(infers(functional, {3, 5}), "move: by: got shape [3, 5], expected [S...] with S = [3, 4]");
   same(computed("A, B ->", Dims{3}, Dims{5}), "[]");
   same(
       computed("A, B -> B", Dims{3}, std::nullopt),
