@@ -265,7 +265,8 @@ class TorchOp:
             attributes: Values that differ from the defaults.
 
         Returns:
-            An array, or a tuple of them. Strings are objects of type str.
+            An array, or a tuple of them; None for an op without outputs, which writes into the
+            arrays that it is given. Strings are objects of type str.
 
         Raises:
             ValueError: The op refuses the call.
@@ -275,6 +276,8 @@ class TorchOp:
         inputs, attributes = _arguments.bound(self.info, inputs, attributes)
         padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
         results = tuple(_numpy_call.call(self.info, padded, attributes, threads or 0))
+        if not results:
+            return None
         return results if len(results) > 1 else results[0]
 
     def overload(self, inputs: Inputs) -> Any:

@@ -62,6 +62,8 @@ class Runtimes:
         Args:
             exact: Whether models state lengths as numbers, which texts of refusals contain.
         """
+        if self.tested.info.writes:  # it has no node
+            return {"NumPy": self.numpy}
         kinds = {"ONNX Runtime": "native"} if self.tested.is_native else {EVALUATOR: "evaluator"}
         if has_pyops():
             kinds["PyOp"] = "pyop"

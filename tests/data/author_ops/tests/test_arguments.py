@@ -4,7 +4,18 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from author_ops import blend, clip, clip_, concat, library, momentum, momentum_, peak
+from author_ops import (
+    blend,
+    clamp_rows,
+    clamp_rows_,
+    clip,
+    clip_,
+    concat,
+    library,
+    momentum,
+    momentum_,
+    peak,
+)
 
 import myops
 import myops.onnx
@@ -31,6 +42,11 @@ def slow_clip(x, limit=0.7):
     return x.clamp(-limit, limit), changed
 
 
+def slow_clamp_rows(x, top):
+    top = top.reshape(-1, *[1] * (x.dim() - 1))
+    return torch.where(x > top, top, x)
+
+
 def slow_blend(weights, tensors):
     weights = [1] * len(tensors) if weights is None else weights
     return sum(weight * tensor for weight, tensor in zip(weights, tensors, strict=True))
@@ -49,6 +65,7 @@ BLEND = [
 ]
 MOMENTUM = [
     Case((X, torch.ones(4, 6), X + 1), name="step"),
+    Case((X, torch.ones(4, 5), X + 1), refused=": speed: got shape [4, 5], expected [S...]"),
     Case((X, torch.ones(4, 6), X + 1), {"return_step": True}, name="returned"),
 ]
 CONCAT = [
@@ -71,6 +88,10 @@ CLIP = [
     Case((X,), name="by default"),
     Case((X,), {"limit": 0.7}, name="the default, given"),
 ]
+CLAMP_ROWS = [
+    Case((X, torch.tensor([0.5, -1.0, 0.0, 9.0])), name="rows"),
+    Case((X, WEIGHT), refused=": top: got shape [6], expected [R] with R = 4"),
+]
 FOUND = [
     *checks(concat, CONCAT, reference=lambda tensors, axis=0: torch.cat(tensors, axis)),
     *checks(blend, BLEND, reference=slow_blend),
@@ -79,12 +100,17 @@ FOUND = [
     *checks(peak, PEAK, reference=slow_peak),
     *checks(clip, CLIP, reference=slow_clip),
     *checks(clip_, CLIP, reference=slow_clip),
+    *checks(clamp_rows, CLAMP_ROWS, reference=slow_clamp_rows, gradients=0),
+    *checks(clamp_rows_, CLAMP_ROWS, reference=slow_clamp_rows),
 ]
 
 
 @pytest.mark.parametrize("check", FOUND, ids=str)
 def test_family(check):
+    tensors = [tensor.clone() for tensor in (X, WEIGHT, A, B, C)]
     check()
+    for tensor, before in zip((X, WEIGHT, A, B, C), tensors, strict=True):
+        assert torch.equal(tensor, before)  # of the next check too
 
 
 def test_an_empty_list_is_refused():
@@ -193,6 +219,33 @@ def test_a_write_that_is_seen_twice_is_refused():
     array.flags.writeable = False
     with pytest.raises(ValueError, match="clip_: x: got an array that is read-only"):
         myops._numpy_call.call(both, [array])
+
+
+@pytest.mark.parametrize(
+    ("op", "others", "attributes", "results"),
+    [
+        (clamp_rows_, [WEIGHT[:4]], {}, 0),
+        (clip_, [], {"limit": 0.5}, 1),
+        (momentum_, [torch.ones(4, 6), X + 1], {}, 2),
+    ],
+)
+def test_numpy_writes_into_its_arrays(op, others, attributes, results):
+    """With no output, one, and several, of which some may be left out."""
+    tensors = [X.clone(), *(other.clone() for other in others)]
+    arrays = [tensor.numpy().copy() for tensor in tensors]
+    made, given = op(*tensors, **attributes), op.numpy(*arrays, **attributes)
+    for array, tensor in zip(arrays, tensors, strict=True):
+        np.testing.assert_array_equal(array, tensor.numpy())
+    assert not np.array_equal(arrays[0], X.numpy())
+    if results < 2:
+        made, given = [made][:results], [given] if results else given
+    if not results:
+        assert given is None
+        return
+    assert len(given) == results
+    for array, tensor in zip(given, made, strict=True):
+        assert (array is None) == (tensor is None)
+        assert tensor is None or np.array_equal(array, tensor.numpy())
 
 
 @pytest.mark.parametrize("function", [momentum_, torch.ops.author_ops.momentum_])

@@ -11,7 +11,17 @@ import torch
 from torch import Tensor
 
 import myops
-from author_ops.arguments import blend, clip, clip_, concat, momentum, momentum_, peak
+from author_ops.arguments import (
+    blend,
+    clamp_rows,
+    clamp_rows_,
+    clip,
+    clip_,
+    concat,
+    momentum,
+    momentum_,
+    peak,
+)
 from author_ops.lengths import ball_query, nms, select, unique
 
 library = myops.op_library("author_ops")
@@ -82,7 +92,7 @@ from author_ops.random_dropout import random_dropout  # noqa: E402
 from author_ops.soft_scale import soft_scale, soft_scale_1  # noqa: E402
 
 __all__ = [
-    "ball_query", "blend", "clip", "clip_", "concat", "cube", "deformable_attention", "momentum",
-    "momentum_", "nms", "packed_linear", "peak", "pick", "random_dropout", "roi_align", "select",
-    "soft_scale", "soft_scale_1", "top_k", "unique",
+    "ball_query", "blend", "clamp_rows", "clamp_rows_", "clip", "clip_", "concat", "cube",
+    "deformable_attention", "momentum", "momentum_", "nms", "packed_linear", "peak", "pick",
+    "random_dropout", "roi_align", "select", "soft_scale", "soft_scale_1", "top_k", "unique",
 ]  # fmt: skip

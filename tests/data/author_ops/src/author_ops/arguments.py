@@ -95,6 +95,17 @@ clip = library.define("clip", save=_save_x, backward=_within, standard=_clip_sta
 clip_ = library.define("clip_")
 
 
+def _clamp_rows_standard(g: Any) -> list[str]:
+    rank = len(g.shape("x"))
+    rows = g.constant(np.array([-1] + [1] * (rank - 1), np.int64))
+    top = g.op("Reshape", g.input("top"), rows)
+    return [g.op("Where", g.op("Greater", g.input("x"), top), top, g.input("x"))]
+
+
+clamp_rows = library.define("clamp_rows", standard=_clamp_rows_standard)
+clamp_rows_ = library.define("clamp_rows_")
+
+
 def _save_tensors(ctx: Any, inputs: Any, attributes: dict[str, Any], output: Any) -> None:
     weights, tensors = inputs
     ctx.has_weights = weights is not None
