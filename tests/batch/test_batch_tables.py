@@ -274,6 +274,28 @@ def test_damaged_tables_are_refused(bad: bytes, ending: str, tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("column", ["a", "b"])
+def test_a_changed_number_in_an_npz_is_refused(save: Any, column: str, tmp_path: Path) -> None:
+    """In either of its arrays; nothing runs, and no row gets a wrong number."""
+    node = helper.make_node("Add", ["a", "b"], ["c"])
+    kind = (models.FLOAT, ("batch", 3))
+    model = models.save(tmp_path / "add.onnx", [node], {"a": kind, "b": kind}, {"c": kind})
+    random = np.random.default_rng(0)
+    arrays = {name: random.random((5000, 3), np.float32) for name in ("a", "b")}
+    path = tmp_path / "x.npz"
+    save(path, **arrays)
+    with zipfile.ZipFile(path) as archive:
+        item = archive.getinfo(f"{column}.npy")
+    data = bytearray(path.read_bytes())
+    data[item.header_offset + item.compress_size // 2] ^= 0x10
+    (tmp_path / "changed.npz").write_bytes(data)
+    with pytest.raises(ValueError, match=r"changed\.npz: (Bad CRC-32|Error -3)"):
+        myops.batch.run(model, tmp_path / "changed.npz", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert myops.batch.run(model, path, tmp_path / "out").done == 5000
+
+
 @pytest.mark.parametrize("ending", ["npy", "npz"])
 @pytest.mark.parametrize("length", [-5, 2, 4 * 10**18])
 def test_a_header_with_wrong_lengths_is_refused(length: int, ending: str, tmp_path: Path) -> None:

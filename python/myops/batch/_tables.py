@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from myops.batch import _arrays, _parquet
+from myops.batch import _arrays, _parquet, _store
 from myops.batch._arrays import SHAPE, Column, kind
 
 _SMALL_BYTES = 16 * 2**20  # of a row group of Parquet that is read whole
@@ -59,6 +59,8 @@ def rows(path: str, wanted: Sequence[str]) -> int:
             f"{path}: got {listed or 'no array'}, expected arrays of one length on axis 0, which "
             "counts the rows"
         )
+    if kind(path) == "npz" and not _store.is_remote(path):  # else it is copied, and compared then
+        _arrays.check_sums(path)
     return int(lengths.pop() or 0)
 
 
