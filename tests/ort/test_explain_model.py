@@ -87,7 +87,7 @@ def test_unnamed_nodes_and_nodes_in_branches_are_listed() -> None:
     assert [node.runs for node in found.nodes] == ["kernel", "kernel", "not run", "kernel"]
 
 
-def test_every_iteration_of_a_loop_is_counted() -> None:
+def loop_model() -> onnx.ModelProto:
     step = [add("x", "x", "y", "inside"), helper.make_node("Identity", ["go"], ["again"])]
     body = helper.make_graph(
         step, "body",
@@ -97,12 +97,60 @@ def test_every_iteration_of_a_loop_is_counted() -> None:
         [helper.make_tensor_value_info("again", TensorProto.BOOL, []),
          helper.make_tensor_value_info("y", FLOAT, None)],
     )  # fmt: skip
-    model = model_of(
+    return model_of(
         [helper.make_node("Loop", ["count", "", "a"], ["z"], body=body)],
         {"count": (TensorProto.INT64, []), "a": (FLOAT, (3,))}, {"z": (FLOAT, None)},
     )  # fmt: skip
-    (node,) = myops.ort.explain(model, inputs={"count": np.int64(5)}).nodes
+
+
+def test_every_iteration_of_a_loop_is_counted() -> None:
+    (node,) = myops.ort.explain(loop_model(), inputs={"count": np.int64(5)}).nodes
     assert (node.name, node.runs, len(node.calls)) == ("inside", "kernel", 5)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 500])
+def test_the_first_calls_of_a_loop_are_printed(count: int) -> None:
+    found = myops.ort.explain(loop_model(), inputs={"count": np.int64(count)})
+    (node,) = json.loads(found.to_json())["nodes"]
+    assert len(node["calls"]) == len(found.nodes[0].calls) == count
+    text = io.StringIO()
+    found.print(Console(file=text, width=200))
+    more = {4: "1 more call; to_json()", 500: "497 more calls; to_json()"}.get(count)
+    for shown in (text.getvalue(), str(found)):
+        assert shown.count("b float32 3 -> ") == min(count, 3)
+        assert more in shown if more else "more call" not in shown
+
+
+@pytest.mark.parametrize("name", ["", "inner"])
+@pytest.mark.parametrize("branch", [False, True])
+def test_nodes_in_functions_are_listed(name: str, branch: bool) -> None:
+    """They were left out, and their time counted as that of standard operators."""
+    nodes = [add("x", "x", "y", name)]
+    if branch:
+        graphs = {key: helper.make_graph([add("x", "x", key, name)], key, [],
+                                         [helper.make_tensor_value_info(key, FLOAT, None)])
+                  for key in ("then_branch", "else_branch")}  # fmt: skip
+        nodes = [helper.make_node("If", ["c"], ["y"], **graphs)]
+    opsets = [helper.make_opsetid("myops", 1), helper.make_opsetid("", 19)]
+    function = helper.make_function("local", "Block", ["x", "c"], ["y"], nodes, opsets)
+    model = model_of(
+        [helper.make_node("Block", ["x", "c"], ["t"], "first", domain="local"),
+         helper.make_node("Neg", ["t"], ["u"]),
+         helper.make_node("Block", ["u", "c"], ["y"], "second", domain="local"),
+         add("y", "y", "z", "outside")],
+        {"x": (FLOAT, (3,)), "c": (TensorProto.BOOL, ())},
+        dict.fromkeys("tyz", (FLOAT, None)),  # ONNX Runtime asks for the types of t and y
+        functions=[function],
+    )  # fmt: skip
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    found = myops.ort.explain(model)
+    outer, inside = found.nodes[:3], found.nodes[3:]
+    assert [(node.name, node.runs) for node in outer] == [
+        ("first", "function body"), ("second", "function body"), ("outside", "kernel"),
+    ]  # fmt: skip
+    assert {(node.op, node.runs) for node in inside} == {("myops::MyAdd", "kernel")}
+    assert all(name in node.name for node in inside)
+    assert sum(len(node.calls) for node in inside) == 2  # that of "outside" is not listed twice
 
 
 def test_ops_of_other_libraries_have_times() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 KERNEL, BODY, NOT_RUN = "kernel", "function body", "not run"
 _AT_ONCE = 500  # the number of nodes that a notebook shows
+_CALLS = 3  # of a node that are printed; a loop makes thousands
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class ModelExplanation:
     """The result of `myops.ort.explain`; `print()` shows it, and so does a notebook.
 
     Attributes:
-        nodes: The custom nodes, in the order of the file.
+        nodes: The custom nodes, in the order of the file. After them those in functions of the
+            model that ran in a kernel built with myops, by the names that ONNX Runtime gives them.
         ms: How long the run took, in milliseconds.
         standard_ms: Of it, standard operators, those of function bodies included.
         inputs: dtype and shape of each input, and what of it was invented.
@@ -97,8 +99,10 @@ class ModelExplanation:
                  f"[{style}]{node.runs}[/]{took}")  # fmt: skip
             if node.why:
                 line(console, f"  {for_markup(node.why)}")
-            for call in node.calls:
+            for call in node.calls[:_CALLS]:
                 show(console, call)
+            if more := _more(node):
+                line(console, f"  [dim]{more}[/]")
 
     def _facts(self) -> list[tuple[str, str]]:
         rows = []
@@ -125,7 +129,8 @@ class ModelExplanation:
             took = "" if node.ms is None else f", {node.ms:.3f} ms"
             lines.append(printable(f"{node.name} {node.op}: {node.runs}{took}"))
             lines += [f"  {printable(node.why)}"] if node.why else []
-            lines += [f"  {call}" for call in node.calls]
+            lines += [f"  {call}" for call in node.calls[:_CALLS]]
+            lines += [f"  {more}"] if (more := _more(node)) else []
         return "\n".join(lines)
 
 
@@ -199,6 +204,7 @@ def explain(
         _node(name, node, proto, times.nodes, _calls_of(name, node, names, calls), bodies)
         for name, node in names.items()
     ]
+    nodes += _in_functions(nodes, calls, times.nodes)
     custom = sum(node.ms or 0 for node in nodes)
     machine = {**_measuring.machine(), "threads": threads}
     return ModelExplanation(nodes, times.run, max(times.all - custom, 0.0), shown, machine)
@@ -309,6 +315,31 @@ def _node(
         return NodeRun(name, op, BODY, why, None, [])
     return NodeRun(name, op, NOT_RUN, "It is in a branch that was not taken, nothing reads it, or "
                    "ONNX Runtime computed it when it loaded the model.", None, [])  # fmt: skip
+
+
+def _in_functions(
+    nodes: Iterable[NodeRun], calls: Iterable[Call], times: Mapping[str, float]
+) -> list[NodeRun]:
+    """The nodes that made the other calls: ONNX Runtime puts the nodes of a function in the place
+    of the node that calls it, under names of its own."""
+    known = {id(call) for node in nodes for call in node.calls}
+    others: dict[tuple[str, str], list[Call]] = {}
+    for call in calls:
+        library = _libraries.find(call.domain)
+        if id(call) in known or call.runtime != "onnxruntime" or library is None:
+            continue
+        op = f"{call.domain}::{library.ops[call.op].onnx_type}"
+        others.setdefault((call.node, op), []).append(call)
+    return [
+        NodeRun(name or "(no name)", op, KERNEL, "", times.get(name) if name else None, found)
+        for (name, op), found in others.items()
+    ]
+
+
+def _more(node: NodeRun) -> str:
+    """What is said of the calls that are not printed."""
+    count = len(node.calls) - _CALLS
+    return f"{count} more call{'s' * (count > 1)}; to_json() has all of them" if count > 0 else ""
 
 
 class _BodyReasons:
