@@ -18,6 +18,7 @@ from myops import _given
 from myops._checked import checked
 from myops._text import for_markup, printable
 from myops.onnx.graph import files, scopes
+from myops.ort import _narrow
 from myops.ort._measuring import MOST_THREADS, fed, machine, opened
 
 if TYPE_CHECKING:
@@ -183,8 +184,8 @@ def bench(
         for name in names
     }
     feed, shown = fed(titles, sessions, count[0], (inputs or {}, dims or {}, shapes or {}))
-    first = sessions[names[0], count[0]].run(None, feed)
-    differences = {name: _difference(first, sessions[name, count[0]].run(None, feed))
+    first = _narrow.results(sessions[names[0], count[0]], feed)
+    differences = {name: _difference(first, _narrow.results(sessions[name, count[0]], feed))
                    for name in names[1:]}  # fmt: skip
     timings: list[Timing] = []
     for number in count:
@@ -253,9 +254,10 @@ def _measured(
     repeat: int | None, seconds: float,
 ) -> dict[str, list[float]]:  # fmt: skip
     """The times of each session; they run in turn."""
-    for session in sessions.values():
+    runs = {name: _narrow.bound(session, feed) for name, session in sessions.items()}
+    for run in runs.values():
         for _ in range(warmup):
-            session.run(None, feed)
+            run()
     names = list(sessions)
     times: dict[str, list[float]] = {name: [] for name in names}
     clock = time.perf_counter
@@ -271,9 +273,9 @@ def _measured(
                 break
             shift = rounds % len(names)
             for name in names[shift:] + names[:shift]:
-                run = sessions[name].run
+                run = runs[name]
                 start = clock()
-                run(None, feed)
+                run()
                 taken = clock() - start
                 times[name].append(taken)
                 spent += taken

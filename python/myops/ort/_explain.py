@@ -178,7 +178,7 @@ def explain(
         >>> found.nodes[0].calls[0].runtime
         'onnxruntime'
     """
-    from myops.ort import _measuring
+    from myops.ort import _measuring, _narrow
 
     threads = _given.whole("explain: threads", threads, 1, _measuring.MOST_THREADS)
     say = progress or (lambda text: None)
@@ -195,7 +195,7 @@ def explain(
         sessions = {(title, threads): session}
         feed, shown = _measuring.fed({title: source}, sessions, threads, asked, "explain")
         with _recording.recorded() as lines:
-            session.run(None, feed)
+            _narrow.bound(session, feed)()
         times = _times(json.loads(Path(session.end_profiling()).read_text("utf-8")))
     calls = [Call.of(line) for line in lines]
     bodies = _BodyReasons(myops_library, lambda path: _measuring.opened(

@@ -83,7 +83,7 @@ def fed(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Inputs on which all models run, and what is said of them."""
     from myops.onnx.comparison.ort_side import RunError, as_type
-    from myops.ort import _feeding
+    from myops.ort import _feeding, _narrow
 
     names = list(titles)
     wanted = {item.name: item.type for item in sessions[names[0], threads].get_inputs()}
@@ -102,7 +102,7 @@ def fed(
     def all_run(feed: Mapping[str, np.ndarray]) -> None:
         for name in names:
             try:
-                sessions[name, threads].run(None, typed(feed))
+                _narrow.bound(sessions[name, threads], typed(feed))()
             except Exception as error:  # ONNX Runtime's own kinds have no common base
                 raise RunError(f"{printable(name)}: {error}") from error
 

@@ -12,11 +12,10 @@ from onnx import TensorProto
 
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.graph import scopes
-from myops.ort import _session
+from myops.ort import _narrow, _session
 
 LEVELS = ("disable", "basic", "extended", "all")
 EXTENSIONS = ("ai.onnx.contrib", "com.microsoft.extensions")  # of onnxruntime-extensions
-_NARROW = {TensorProto.BFLOAT16: "bfloat16"}  # dtypes that NumPy does not have
 
 
 class RunError(RuntimeError):
@@ -169,10 +168,11 @@ def with_outputs(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProt
 def without_narrow(
     model: onnx.ModelProto, feeds: dict[str, np.ndarray]
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """Makes bfloat16 inputs and outputs float32, which represents all of their values."""
+    """Makes inputs and outputs of bfloat16 and of floats of 8 bits float32, which represents all of
+    their values."""
     graph = model.graph
     narrow = [item for item in (*graph.input, *graph.output)
-              if item.type.tensor_type.elem_type in _NARROW]  # fmt: skip
+              if item.type.tensor_type.elem_type in _narrow.NUMBERS]  # fmt: skip
     if not narrow:
         return model, feeds
     copy = onnx.ModelProto()
@@ -180,15 +180,15 @@ def without_narrow(
     graph = copy.graph
     before, after, renamed = [], [], {}
     for item in graph.input:
-        if (kind := item.type.tensor_type.elem_type) in _NARROW:
+        if (kind := item.type.tensor_type.elem_type) in _narrow.NUMBERS:
             wide = f"{item.name}/float32"
             before.append(onnx.helper.make_node("Cast", [wide], [item.name], to=kind))
             feeds[wide] = np.asarray(feeds.pop(item.name), np.float32)
             item.name = wide
             item.type.tensor_type.elem_type = TensorProto.FLOAT
     for item in graph.output:
-        if item.type.tensor_type.elem_type in _NARROW:
-            renamed[item.name] = f"{item.name}/bfloat16"
+        if item.type.tensor_type.elem_type in _narrow.NUMBERS:
+            renamed[item.name] = f"{item.name}/narrow"
             after.append(onnx.helper.make_node("Cast", [renamed[item.name]], [item.name], to=1))
             item.type.tensor_type.elem_type = TensorProto.FLOAT
     for node in (*before, *scopes.all_nodes(graph.node)):
@@ -205,8 +205,10 @@ def without_narrow(
 
 def as_type(array: np.ndarray, stated: str) -> np.ndarray:
     """An array in the type that an input of a session states, such as "tensor(float16)"."""
-    kinds = {"float": "float32", "double": "float64"}
+    kinds: dict[str, Any] = {"float": "float32", "double": "float64"}
     kind = stated.removeprefix("tensor(").removesuffix(")")
+    if kind in _narrow.TYPES:
+        kinds[kind] = onnx.helper.tensor_dtype_to_np_dtype(_narrow.TYPES[kind][0])
     return np.asarray(array, kinds.get(kind, kind)) if kind != "string" else np.asarray(array)
 
 

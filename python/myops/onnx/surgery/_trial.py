@@ -14,6 +14,7 @@ from myops._text import reason
 from myops.onnx.graph import inference, scopes
 from myops.onnx.graph.structure import GraphError
 from myops.onnx.schema import dims_of
+from myops.ort import _narrow
 
 _OLDEST_KERNELS, _CONVERTED = 7, 9  # opsets
 _LENGTHS = (8, 11, 16, 32, 64, 1)  # of dynamic axes, tried in turn
@@ -52,7 +53,7 @@ def run_somehow(
         for bounds in ((-1.0, 1.0), (1.0, 2.0)):
             feeds = _inputs(inputs, given, shapes, length, bounds)
             try:
-                runs.append((feeds, session.run(None, feeds)))
+                runs.append((feeds, _narrow.results(session, feeds)))
                 break
             except Exception as error:  # as above
                 first = first or error
@@ -120,7 +121,7 @@ def _given(kind: onnx.TypeProto, value: Any) -> Any:
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     """The outputs of the model on these inputs."""
-    return _session(model).run(None, dict(feeds))
+    return _narrow.results(_session(model), feeds)
 
 
 def difference(one: Any, other: Any) -> float:

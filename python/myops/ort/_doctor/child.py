@@ -53,6 +53,17 @@ def main(folder: str) -> None:
         os._exit(0)  # what a library does at exit, with the copied table, would be misleading
 
 
+def _loaded(file: str) -> Any:
+    """The module in another file, by its path from this one."""
+    path = Path(__file__).parent / file
+    spec = spec_from_file_location(f"myops_doctor_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
@@ -82,13 +93,7 @@ def _environment(onnxruntime: Any, request: dict[str, Any], log: Log) -> None:
 
 def _library(onnxruntime: Any, request: dict[str, Any], log: Log) -> None:
     if request["trace"]:
-        spec = spec_from_file_location(
-            "myops_doctor_tracing", Path(__file__).with_name("tracing.py")
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        tracing = module_from_spec(spec)
-        spec.loader.exec_module(tracing)
+        tracing = _loaded("tracing.py")
         log("trace")
         tracing.trace(request["library"], log)
     log("register")
@@ -162,29 +167,33 @@ def _assigned(session: Any) -> list[list[str]] | None:
 
 
 def _run(session: Any, feed: str, number: int, log: Log) -> bool:
-    """Runs the model once; returns whether it ran."""
+    """Runs the model once; returns whether no other inputs need to be tried."""
     import numpy as np
 
+    narrow = _loaded("../_narrow.py")
     log("run", feed=number)
     try:
         with np.load(feed, allow_pickle=False) as arrays:
             inputs = {name: arrays[name] for name in arrays.files}
-        results = session.run(None, inputs)
+        results = narrow.bound(session, inputs)()
+    except narrow.CannotFeedError as error:
+        log("not fed", error=_text(error), feed=number)
+        return True
     except Exception as error:
         log("failed", at="run", error=_text(error), feed=number)
         return False
-    shapes = {}
-    for item, value in zip(session.get_outputs(), results, strict=True):
-        if isinstance(value, np.ndarray):
-            shapes[item.name] = [str(value.dtype), list(value.shape)]
-    odd = [
-        item.name
-        for item, value in zip(session.get_outputs(), results, strict=True)
-        if isinstance(value, np.ndarray)
-        and value.dtype.kind == "f"
-        and value.size
-        and not np.isfinite(value).all()
-    ]
-    numbers = [value.ravel()[:4].tolist() for value in results if isinstance(value, np.ndarray)]
+    shapes, odd, numbers = {}, [], []
+    for item, result in zip(session.get_outputs(), results, strict=True):
+        kind = narrow.element(result)
+        value = narrow.plain(result)
+        if not isinstance(value, np.ndarray):
+            if kind and hasattr(value, "shape") and value.has_value() and value.is_tensor():
+                shapes[item.name] = [kind, list(value.shape())]
+            continue
+        shapes[item.name] = [kind if kind in narrow.TYPES else str(value.dtype), list(value.shape)]
+        value = narrow.wide(value, kind)
+        if value.dtype.kind == "f" and value.size and not np.isfinite(value).all():
+            odd.append(item.name)
+        numbers.append(value.ravel()[:4].tolist())
     log("ran", outputs=shapes, not_finite=odd, first=numbers[0] if numbers else [], feed=number)
     return True

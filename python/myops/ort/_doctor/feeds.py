@@ -15,6 +15,7 @@ from myops._names import choose
 from myops.onnx.graph import structure
 from myops.onnx.schema import dims_of
 from myops.onnx.surgery import _demands
+from myops.ort import _narrow
 from myops.ort._doctor import graph
 
 DEFAULT_LENGTH = 16  # of an axis that the model leaves open; tried first
@@ -30,7 +31,8 @@ class CannotMakeError(ValueError):
 
 
 class OnlyTensorsError(CannotMakeError):
-    """An input that is a sequence or an optional value, which nobody can give here either."""
+    """An input that is a sequence, an optional value, or of a type that ONNX Runtime does not take
+    from Python: nobody can give it here either."""
 
 
 @dataclass
@@ -80,11 +82,20 @@ def make(model: onnx.ModelProto, asked: Asked) -> Invention:
         choose(name, [item.name for item in model.graph.input], "the model has", "input")
     for item in inputs.values():
         if item.type.WhichOneof("value") not in ("tensor_type", None):
+            kind = graph.type_text(item.type)
             raise OnlyTensorsError(
-                f"input {item.name!r} is a {graph.type_text(item.type)}, and only tensors can be "
-                "given or generated"
+                f"input {item.name!r} is {'an' if kind[0] in 'aeiou' else 'a'} {kind}, and only "
+                "tensors can be given or generated"
             )
-    given = {name: _read(name, value) for name, value in asked.inputs.items()}
+        if item.type.tensor_type.elem_type and _dtype(item) is None:
+            raise OnlyTensorsError(
+                f"input {item.name!r} is {graph.dtype_name(item.type.tensor_type.elem_type)}, and "
+                "ONNX Runtime takes no arrays of this type from Python"
+            )
+    given = {
+        name: _as_stated(_read(name, value), inputs.get(name))
+        for name, value in asked.inputs.items()
+    }
     lengths = _lengths(inputs, given, asked)
     shaped = onnx.ModelProto()
     shaped.CopyFrom(model)
@@ -217,23 +228,47 @@ def _read(name: str, value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
+def is_narrow(array: np.ndarray) -> bool:
+    """Whether an array has a type of `ml_dtypes`, which NumPy itself does not have."""
+    return array.dtype.isbuiltin == 2
+
+
+def _dtype(item: onnx.ValueInfoProto) -> np.dtype[Any] | None:
+    """The type of the arrays for an input; None where ONNX Runtime takes none from Python."""
+    kind = item.type.tensor_type.elem_type
+    try:
+        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    except (KeyError, TypeError, ValueError):
+        return None
+    if dtype.isbuiltin == 2:
+        return dtype if kind in _narrow.NUMBERS else None
+    return dtype if dtype.kind in "biufOSU" else None
+
+
+def _as_stated(array: np.ndarray, item: onnx.ValueInfoProto | None) -> np.ndarray:
+    """An array in the type of its input, where NumPy does not have that: it is converted from
+    numbers, such as float32. np.save writes bfloat16 as bytes."""
+    dtype = _dtype(item) if item is not None else None
+    if dtype is None or dtype.isbuiltin != 2:
+        return array
+    if array.dtype.kind == "V" and array.dtype.isbuiltin == 0 and array.itemsize == dtype.itemsize:
+        return array.view(dtype)
+    return array.astype(dtype) if array.dtype.kind in "biuf" else array
+
+
 def _made(
     item: onnx.ValueInfoProto, shape: list[int], model: onnx.ModelProto, random: Any
 ) -> np.ndarray:
-    tensor = item.type.tensor_type
-    try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-    except (KeyError, TypeError, ValueError):
-        dtype = np.dtype("V1")
-    if dtype.kind not in "biufOSU" or dtype.isbuiltin == 2:
-        shown = graph.dtype_name(tensor.elem_type)
-        raise CannotMakeError(f"input {item.name!r} is {shown}, which NumPy does not have")
+    dtype = _dtype(item)
+    if dtype is None:
+        raise CannotMakeError(f"input {item.name!r} states no type")
     count = float(np.prod(np.array(shape, np.float64)))
     if any(length < 0 for length in shape) or count > _MOST_ELEMENTS:
         raise CannotMakeError(f"input {item.name!r} would have the shape {shape}")
     if dtype.kind in "OSU":
         return np.full(shape, "a")
-    if dtype.kind != "f" or is_list(item.name, model):
+    floats = dtype.kind == "f" or item.type.tensor_type.elem_type in _narrow.NUMBERS
+    if not floats or is_list(item.name, model):
         return np.ones(shape, dtype)
     return np.asarray(random.uniform(0.5, 1.5, shape)).astype(dtype)
 

@@ -68,6 +68,13 @@ class SessionTrial:
         failed = None if ran else outcome.first("failed")
         if invention and ran:
             self._fed(invention.feeds[ran["feed"]], invention.invented)
+        unfed = outcome.last("not fed")
+        if unfed:
+            self.report.add(Finding(
+                "not-run", WARNING, "The model was not run.",
+                f"Its tensors cannot be given from Python: {unfed['error']}.",
+                "Install a newer onnxruntime, or give arrays of the type that the model states.",
+            ))  # fmt: skip
         if loaded:
             with self.report.careful("what runs"):
                 self._what_runs(proto, loaded, dump)
@@ -210,5 +217,9 @@ def _not_the_models(finding: Finding, invention: feeds.Invention) -> Finding:
 
 
 def _save(path: str, feed: dict[str, np.ndarray]) -> None:
-    arrays: dict[str, Any] = dict(feed)
+    arrays: dict[str, Any] = {
+        # A .npy file has no name for types that NumPy does not have.
+        name: array.view(f"u{array.dtype.itemsize}") if feeds.is_narrow(array) else array
+        for name, array in feed.items()
+    }
     np.savez(path, **arrays)
