@@ -112,3 +112,29 @@ class hidden:  # noqa: N801
     def __exit__(self, *error: Any) -> None:
         del sys.modules[self.name]
         sys.modules.update(self.kept)
+
+
+@pytest.mark.parametrize("name", ["a\\b.onnx", "..\\b.onnx", "\udcff.onnx"])
+@pytest.mark.parametrize("signed", [True, False])
+def test_names_that_no_session_accepts_are_refused(signed: bool, name: str, tmp_path: Path) -> None:
+    """Before, a bundle was made that `verify` refused, or there was a UnicodeEncodeError."""
+    path, target = tmp_path / name, tmp_path / "deploy"
+    path.write_bytes(add_model().SerializeToString())
+    if signed or "\\" not in name:
+        with pytest.raises(ValueError, match=r"bundle: got a file whose name .*; rename it"):
+            myops.ort.bundle(path, target, sign=pem(KEY) if signed else None)
+        assert not target.exists()
+        return
+    made = myops.ort.bundle(path, target)
+    assert myops.ort.session(made.folder / name) is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["\u00e9\u4e2d.onnx", "e\u0301.onnx", " a b .onnx", "-x.onnx", "a\nb.onnx"]
+)
+def test_unusual_names_are_signed(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(add_model().SerializeToString())
+    folder = myops.ort.bundle(path, tmp_path / "deploy", sign=pem(KEY)).folder
+    assert myops.ort.verify(folder, [PUBLIC]).model == name
+    myops.ort.session(folder / name, named_libraries="signed", trusted_keys=[PUBLIC])

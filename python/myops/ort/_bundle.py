@@ -118,6 +118,8 @@ def bundle(
     clash = next((item for item in contents if contents.count(item) > 1), None)
     if clash:
         raise ValueError(f"bundle: got two files with the name {clash!r}; rename one of them")
+    for file in contents:
+        _refuse_name(file, signed=sign is not None)
     _describe(proto, named)
     files_beside = [item.file for item in named]
     described = _triton.config(proto, triton, files_beside, repository) if triton else ""
@@ -162,6 +164,21 @@ def bundle(
     made = [str(inner / item) for item in contents]
     made += [f"{triton}/config.pbtxt", guide] if triton else []
     return Bundle(target, target / inner / name, tuple(named), tuple(made))
+
+
+def _refuse_name(name: str, signed: bool) -> None:
+    """A list of signed files has no names that another system reads as a path.
+
+    Raises:
+        ValueError: The name of a file cannot be used in a bundle.
+    """
+    fault = ""
+    if any("\ud800" <= letter <= "\udfff" for letter in name):
+        fault = "is not UTF-8"
+    elif signed and "\\" in name:
+        fault = "has a backslash, which a signature does not accept"
+    if fault:
+        raise ValueError(f"bundle: got a file whose name {fault}: {name!a}; rename it")
 
 
 def _used_domains(model: onnx.ModelProto) -> dict[str, bool]:
