@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import warm
 from export_models import EXPORTERS, Twice
 
-from myops.onnx import export
+import myops
+from myops.onnx import MissingBodyWarning, export
+from myops.ort import pyop_session
 
 pytestmark = pytest.mark.usefixtures("no_warnings_at_all")
 
@@ -110,3 +114,41 @@ def test_lowering_does_not_import_torch() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "False"
+
+
+def count_below(x: Any, edges: Any) -> Any:
+    index = np.searchsorted(edges, x)
+    return index, np.bincount(index.reshape(-1), minlength=len(edges) + 1)
+
+
+COUNT_BELOW = myops.prototype(
+    count_below,
+    domain="export_quiet",
+    types={"T": ["float32"], "I": ["int64"]},
+    inputs=[myops.Input("x", "T", "."), myops.Input("edges", "T", ".")],
+    outputs=[myops.Output("index", "I", "."), myops.Output("counts", "I", ".")],
+    shape="S..., E -> S..., (E + 1)",
+    standard=lambda g: g.refuse("it is not needed here"),
+)
+
+
+class Buckets(torch.nn.Module):
+    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> Any:
+        index, counts = COUNT_BELOW(x, edges)
+        return index / 2, counts * 0.5
+
+
+@pytest.mark.parametrize("scripted", [False, True])
+def test_outputs_of_a_dtype_that_no_input_has(scripted: bool, capfd: Any, tmp_path: Path) -> None:
+    """torch warned that their types are missing; a scripted program with them was not exported."""
+    args = torch.rand(3, 4), torch.tensor([0.2, 0.5, 0.9])
+    path = str(tmp_path / "model.onnx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingBodyWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)  # of scripts
+        model = torch.jit.script(Buckets()) if scripted else Buckets()
+        export(model, args, path, exporter="torchscript", input_names=["x", "edges"])
+    assert capfd.readouterr() == ("", "")
+    feed = {"x": args[0].numpy(), "edges": args[1].numpy()}
+    for found, expected in zip(pyop_session(path).run(None, feed), Buckets()(*args), strict=True):
+        np.testing.assert_array_equal(found, expected.numpy(), strict=True)

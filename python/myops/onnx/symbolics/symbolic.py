@@ -153,11 +153,19 @@ def _set_type(
         (v for v, item in zip(padded, info.inputs, strict=True) if v is not None
          and item.type == kind), None,
     )  # fmt: skip
+    dtypes = info.types[kind]
     dims = _shape_rule.infer(info, sizes, (), attributes)[number][1]
-    if dims is None or like is None:
+    if dims is None or (like is None and len(dtypes) > 1):
         return
     lengths = [dim if isinstance(dim, int) else None for dim in dims]
-    output.setType(like.type().with_sizes(lengths))
+    if like is not None:
+        known = like.type()
+    else:  # such as indices: no input has their dtype
+        dtype = getattr(torch, dtypes[0], None)
+        if dtype is None:  # string
+            return
+        known = torch._C.TensorType.get().with_dtype(dtype)
+    output.setType(known.with_sizes(lengths))
 
 
 def register(info: OpInfo) -> None:
