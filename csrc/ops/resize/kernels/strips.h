@@ -30,12 +30,13 @@ class Strips {
         result_.emplace(context.scratch(element * static_cast<size_t>(strip_ * level_.out_volume)));
       }
     } else {
-      const int64_t bytes = level_.out_volume * static_cast<int64_t>(sizeof(Wide));
+      pitch_ = pitch_of(level_.out_volume);
+      const int64_t bytes = pitch_ * static_cast<int64_t>(sizeof(Wide));
       const int64_t group = last_.together(bytes);
       const int64_t most =
           std::min(kBytes / std::max<int64_t>(bytes, 1), level_.taps.input * plan.outer);
       strip_ = std::max<int64_t>(1, most / group) * group + level_.taps.span - 1;
-      rows_.emplace(context.scratch(bytes_of<Wide>(strip_, level_.out_volume)));
+      rows_.emplace(context.scratch(bytes_of<Wide>(strip_, pitch_)));
     }
     sources_.emplace(context.scratch(bytes_of<const void*>(strip_, 1)));
   }
@@ -47,6 +48,15 @@ class Strips {
   }
 
  private:
+  // Elements from one row of a strip to the next. Rows that are not short begin with a cache line,
+  // and not all in the same sets of the L1 cache (images that grow: 0.75 to 1.0 of the time).
+  static int64_t pitch_of(int64_t size) {
+    constexpr int64_t kLine = 64 / sizeof(Wide), kWay = 4096 / sizeof(Wide);
+    if (size < 8 * kLine) return size;
+    const int64_t pitch = (size + kLine - 1) / kLine * kLine;
+    return pitch % kWay == 0 ? pitch + kLine : pitch;
+  }
+
   template <class From, class Out>
   void rows_first(int64_t begin, int64_t end, const From* source, bool streams, Out* target) {
     const TapTable<Wide>& taps = level_.taps;
@@ -134,7 +144,7 @@ class Strips {
 
   template <class From, class Out>
   void columns_first(int64_t begin, int64_t end, const From* source, bool streams, Out* target) {
-    const int64_t size = level_.out_volume;
+    const int64_t size = level_.out_volume, pitch = pitch_;
     Wide* rows = rows_->template as<Wide>();
     const From** sources = sources_->template as<const From*>();
     Part before{-1, 0, 0, 0, 0};  // the last part of the previous strip
@@ -149,8 +159,8 @@ class Strips {
       int64_t made = 0;
       if (part.tensor == before.tensor && part.low >= before.low && part.low < before.high) {
         made = std::min(before.high, part.high) - part.low;
-        std::memmove(rows, rows + (rows_before + part.low - before.low) * size,
-                     static_cast<size_t>(made * size) * sizeof(Wide));
+        std::memmove(rows, rows + (rows_before + part.low - before.low) * pitch,
+                     static_cast<size_t>(made * pitch) * sizeof(Wide));
       }
       int64_t count = 0, at = begin;
       parts_.clear();
@@ -164,14 +174,14 @@ class Strips {
         if (at == end || part.end < level_.taps.output) break;
         part = part_of(at, end, most - count);
       }
-      last_.rows(count - made, sources + made, false, rows + made * size, size);
+      last_.rows(count - made, sources + made, false, rows + made * pitch, pitch);
       const Wide* first = rows;
       for (const Part& each : parts_) {
-        const Wide* low = first - each.low * size;
-        sum_.run(each.begin, each.end, SlabPlaces<Wide>{low, size, rows + count * size}, size,
+        const Wide* low = first - each.low * pitch;
+        sum_.run(each.begin, each.end, SlabPlaces<Wide>{low, pitch, rows + count * pitch}, size,
                  streams, target);
         target += (each.end - each.begin) * size;
-        first += (each.high - each.low) * size;
+        first += (each.high - each.low) * pitch;
       }
       before = parts_.back();
       rows_before = count - (before.high - before.low);
@@ -182,6 +192,7 @@ class Strips {
   const Level<Wide>& level_;
   const LastAxis<Wide>& last_;
   SlabSum<Wide> sum_;
+  int64_t pitch_ = 0;            // elements from one row of a strip to the next
   int64_t strip_ = 0;            // rows of a strip
   std::optional<Scratch> rows_;  // of a strip
   std::optional<Scratch> sources_;
