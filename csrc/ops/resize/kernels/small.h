@@ -32,7 +32,10 @@ class Small {
       between += slabs_between(level);
       rows *= level.blocks * (level.first ? level.taps.output : read(level));
     }
-    const int64_t scalars = last.in_volume == 1 ? rows * (last.taps.output + taps_of(last)) : 0;
+    // Few channels are as slow as one: a vector for each pixel.
+    constexpr int64_t kFewChannels = 8;
+    const int64_t scalars =
+        last.in_volume < kFewChannels ? rows * (last.taps.output + taps_of(last)) : 0;
     return between <= kMemory - kLanes<Wide> && scalars <= kMostScalars;
   }
 
