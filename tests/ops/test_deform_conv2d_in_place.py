@@ -6,10 +6,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from deform_cases import build, call, expected
-from runtimes import assert_equal_bits, to_numpy
+from runtimes import assert_equal_bits, run_numpy, to_numpy
 
 import myops
 
@@ -88,6 +89,19 @@ def test_repeated_rows_or_columns(axis: int) -> None:
     wanted = call([x.contiguous(), tensors[1], offset, *tensors[3:]], attributes)
     got = call([x, tensors[1], offset, *tensors[3:]], attributes)
     assert torch.equal(wanted, got)
+
+
+@pytest.mark.parametrize("axes", [(0,), (2,), (3,), (2, 3), (0, 2)])
+@pytest.mark.parametrize("channels", [7, 16])
+def test_arrays_that_run_backwards(channels: int, axes: tuple[int, ...]) -> None:
+    """In PyTorch there are no negative strides, in NumPy there are."""
+    draw = np.random.default_rng(channels)
+    x = np.flip(draw.standard_normal((2, 12, 15, channels)).transpose(0, 3, 1, 2), axes)
+    w = draw.standard_normal((3, channels, 1, 1))
+    offset = 3 * draw.standard_normal((2, 2, 12, 15))
+    wanted = run_numpy("deform_conv2d", [np.ascontiguousarray(x), w, offset, None, None], {})
+    got = run_numpy("deform_conv2d", [x, w, offset, None, None], {})
+    assert_equal_bits(wanted[0], got[0])
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 5, 13, 16, 50])

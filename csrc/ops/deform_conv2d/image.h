@@ -74,9 +74,11 @@ class Source {
   explicit operator bool() const { return static_cast<bool>(view_); }
 
   // Whether samples can be computed from X itself, instead of from a window: offsets of cells are
-  // numbers of 32 bits. Of an image of one row or column, all cells are partly outside.
+  // numbers of 32 bits, of which negative ones have a meaning of their own. Of an image of one row
+  // or column, all cells are partly outside.
   bool in_place() const {
     return std::is_same_v<T, A> && view_.channels_last() && height_ > 1 && width_ > 1 &&
+           view_.step[2] >= 0 && view_.step[3] >= 0 &&
            height_ * view_.step[2] + width_ * view_.step[3] <= INT32_MAX;
   }
   // Elements from the first pixel of an image to the end of memory.
