@@ -141,11 +141,14 @@ def _refuse_pyops_beside(libraries: Sequence[str]) -> None:
 
 
 def loadable(
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto, session_options: Any = None
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    session_options: Any = None,
+    exists: bool = True,
 ) -> str | bytes:
     """A model as ONNX Runtime takes it: a path, or the bytes of a file.
 
     session_options: They get the weights of a ModelProto that is too large for one message.
+    exists: Whether a file must be there. (Of signed ones, the signature says what is missing.)
 
     Raises:
         FileNotFoundError: No such file.
@@ -157,7 +160,7 @@ def loadable(
         path = os.fspath(model)
         if not path or os.path.isdir(path):  # of which ONNX Runtime says that it is no protobuf
             raise IsADirectoryError(f"model: {path or repr(path)}: got a folder, expected a file")
-        if not os.path.exists(path):  # of which each ONNX Runtime has its own error
+        if exists and not os.path.exists(path):  # of which each ONNX Runtime has its own error
             folder = os.path.dirname(path) or "."
             beside = os.listdir(folder) if os.path.isdir(folder) else []
             raise FileNotFoundError(
@@ -282,7 +285,7 @@ def session(
     if session_options is None:
         session_options = onnxruntime.SessionOptions()
     _large.refuse_held(session_options)
-    source = loadable(model, session_options)
+    source = loadable(model, session_options, named_libraries != "signed")
     given = [os.fspath(library) for library in libraries]
     with contextlib.ExitStack() as until_loaded:
         hashes: dict[str, str] = {}
