@@ -211,3 +211,37 @@ def test_what_takes_long_refuses_its_target_first(name: str, tmp_path: Path) -> 
     for f, error in ((tmp_path, IsADirectoryError), (tmp_path / "a" / "b", FileNotFoundError)):
         with pytest.raises(error, match=f"f: {re.escape(str(f))}: "):
             getattr(myops.onnx, name)("missing.onnx", f, **more)
+
+
+def aliased(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with "ai.onnx" for the domain of the standard operators."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for holder in (copy, *copy.functions):
+        for item in holder.opset_import:
+            item.domain = item.domain or "ai.onnx"
+    for node in (*copy.graph.node, *(node for item in copy.functions for node in item.node)):
+        node.domain = node.domain or "ai.onnx"
+    return copy
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+@pytest.mark.parametrize("kind", ["model", "bytes", "path"])
+def test_both_names_of_the_standard_domain(name: str, kind: str, tmp_path: Path) -> None:
+    """Types behind a node of "ai.onnx" are known, as behind one of "", and results are the same."""
+    model = myops.onnx.add_function_bodies(linear())
+    other = aliased(model)
+    text = other.SerializeToString(deterministic=True)
+    (tmp_path / "other.onnx").write_bytes(text)
+    source = {"model": other, "bytes": text, "path": tmp_path / "other.onnx"}[kind]
+    function = getattr(myops.onnx, name)
+    made = CALLS[name](function, source, None)
+    assert made == CALLS[name](function, model, None)
+    assert other.SerializeToString(deterministic=True) == text
+
+
+def test_of_two_versions_of_the_standard_domain_the_last_counts() -> None:
+    """As in ONNX Runtime."""
+    model = linear()
+    model.opset_import.insert(0, helper.make_opsetid("ai.onnx", 9))
+    assert myops.onnx.inspect(model).opsets["ai.onnx"] == 17

@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
 from myops._names import near_misses
-from myops.onnx.graph import calls, texts
+from myops.onnx.graph import calls, domains, texts
 
 LIMIT = 2**31 - 1  # bytes in one protobuf file
 Model = onnx.ModelProto | bytes | str | os.PathLike[str]
@@ -42,8 +42,10 @@ _OTHERS = {
 def load(model: Model, *, weights: bool = True, expanded: bool = True) -> onnx.ModelProto:
     """Loads a model from a path, the bytes of a file or a ModelProto.
 
+    Of the two names of the standard operators' domain, the result has "".
+
     Args:
-        model: A ModelProto is returned unchanged.
+        model: A ModelProto is not changed; it is returned itself, unless it says "ai.onnx".
         weights: Whether weights in other files ("external data") are read too.
         expanded: Whether the calls of its functions must be few enough to be replaced by nodes, as
             shape inference and ONNX Runtime do.
@@ -61,7 +63,7 @@ def load(model: Model, *, weights: bool = True, expanded: bool = True) -> onnx.M
 
 def _load(model: Model, weights: bool) -> onnx.ModelProto:
     if isinstance(model, onnx.ModelProto):
-        return model
+        return domains.usual(model)
     if isinstance(model, (bytes, bytearray, memoryview)):
         return _parse(bytes(model), "stdin" if isinstance(model, Stdin) else "bytes")
     path = Path(os.fspath(model))
@@ -159,6 +161,7 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
     if not model.HasField("graph"):
         raise ValueError(f"{name}: got a protobuf without a graph, expected an ONNX model")
     texts.refuse_bytes(model)
+    domains.make_usual(model)
     return model
 
 
