@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 
 def near_misses(name: str, known: Iterable[str]) -> str:
     """ " Did you mean 'a' or 'b'?", or nothing when no known name is near."""
+    names = list(dict.fromkeys(known))
+    found = [(score, place) for place, item in enumerate(names)
+             if (score := _likeness(name.lower(), item.lower()))]  # fmt: skip
+    chosen = [names[place] for score, place in sorted(found, key=lambda pair: -pair[0])][:3]
+    return f" Did you mean {' or '.join(map(repr, chosen))}?" if chosen else ""
+
+
+def _likeness(name: str, item: str) -> float:
+    """How near two names are: 1 for equal ones, 0 for names that have nothing to do with each
+    other, below 0.6 where one is only a part of the other."""
     import difflib  # takes longer than a name that is right
 
-    names = list(known)
-    lowered = {item.lower(): item for item in reversed(names)}
-    near = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
-    near += [item.lower() for item in names if name and name.lower() in item.lower()]
-    chosen = [lowered[item] for item in dict.fromkeys(near)][:3]
-    return f" Did you mean {' or '.join(map(repr, chosen))}?" if chosen else ""
+    ending = name[name.rfind(".") :] if "." in name[1:] else ""
+    if ending and item.endswith(ending) and len(item) > len(ending):
+        # Files of one kind, and parameters of modules, are not alike because they end alike.
+        return _likeness(name.removesuffix(ending), item.removesuffix(ending))
+    # In short names many letters are the same by chance.
+    shorter = min(len(name), len(item))
+    least = 0.7 if 4 <= shorter < 6 else 0.6
+    if name and (shorter >= 4 or name[:1] == item[:1]):
+        matcher = difflib.SequenceMatcher(None, item, name)
+        if matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least:
+            ratio = matcher.ratio()
+            if ratio >= least:
+                return ratio
+    if len(name) >= 3:
+        contained = name in item
+    else:  # a word of it, or two letters with which it begins
+        contained = name in re.split(r"[\W_]+", item) or (len(name) == 2 and item.startswith(name))
+    return len(name) / len(item) * 0.5 if name and contained else 0
 
 
 def choose(name: str, known: Iterable[str], where: str, noun: str = "") -> str:
