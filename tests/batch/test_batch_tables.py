@@ -383,3 +383,21 @@ def test_parts_written_in_pieces_equal_whole_ones(
         assert found[0].read_bytes() == found[1].read_bytes()
     else:
         assert parquet.read_table(found[0]).equals(parquet.read_table(found[1]))
+
+
+def test_columns_that_nothing_has_are_refused(tmp_path: Path) -> None:
+    """Files by input and single arrays have no columns; a table may have others."""
+    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
+    x = np.zeros((2, 3), np.float32)
+    np.save(tmp_path / "a.npy", x)
+    np.savez(tmp_path / "b.npz", image=x)
+    parquet.write_table(pyarrow.table({"image": list(x)}), tmp_path / "c.parquet")
+    one = tmp_path / "a.npy"
+    for source, text in (
+        (one, "columns: got 'nope' for .*one array, expected none"),
+        ({"x": one}, "columns: got 'nope' for files by input"),
+        (tmp_path / "b.npz", r"columns: .*b\.npz has no array 'nope'; its array is image"),
+        (tmp_path / "c.parquet", r"columns: .*parquet has no column 'nope'; its column is image"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            myops.batch.run(model, source, tmp_path / "out", columns={"x": "nope"})

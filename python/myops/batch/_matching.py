@@ -62,9 +62,10 @@ def recipe_of(
         found = [_recipe.of_files(item, item.name, settings) for item in needed]
         return _finished(tuple(found), constants, settings), False
     if "" not in first:
+        _refuse_columns(columns, "files by input, each of which is one array")
         return _recipe_of_arrays(needed, first, constants, rows, settings)
     path = first[""]
-    have = _tables.names(path)
+    have, is_parquet = _tables.names(path), kind(path) == "parquet"
     for name in columns:
         if name not in [item.name for item in needed]:
             raise ValueError(f"columns: the model has no input {name!r} without a constant")
@@ -75,12 +76,15 @@ def recipe_of(
                 f"source: got one array for a model with the inputs {listed}, expected an array "
                 "for each of them in a .npz, or constants (constants={...}, --set NAME=VALUE)"
             )
+        _refuse_columns(columns, f"{path}, which is one array")
         wanted = {needed[0].name: ""}
     else:
+        for column in columns.values():
+            choose(column, have, f"columns: {path} has", "column" if is_parquet else "array")
         wanted = {item.name: columns.get(item.name, item.name) for item in needed}
         given = [name for name, column in wanted.items() if column in have]
         _recipe.check_columns(list(wanted), given)
-    if kind(path) != "parquet":
+    if not is_parquet:
         heads = _arrays.headers(path)
         alone = {_recipe.rows_of_arrays(item, heads[wanted[item.name]][0], rows, path)
                  for item in needed}  # fmt: skip
@@ -104,6 +108,14 @@ def recipe_of(
         column = wanted[item.name]
         found.append(_of_column(item, column, path, settings))
     return _finished(tuple(found), constants, settings), True
+
+
+def _refuse_columns(columns: Mapping[str, str], what: str) -> None:
+    if columns:
+        raise ValueError(
+            f"columns: got {', '.join(map(repr, columns.values()))} for {what}, expected none: "
+            "only tables (Parquet, .npz) have columns"
+        )
 
 
 def _of_column(value: Any, column: str, path: str, settings: PixelSettings) -> _recipe.Input:
