@@ -17,6 +17,7 @@ import myops.onnx
 import myops.ort
 from myops.onnx import module_paths
 from myops.onnx.graph import structure
+from myops.onnx.graph.structure import GraphError
 from myops.onnx.surgery import _detached_weights, _trial, slimming
 from myops.onnx.surgery.slimming import SimplifyError, simplify
 
@@ -451,3 +452,17 @@ def test_inputs_with_a_default_that_become_constants_are_named(version: int) -> 
     assert [item.name for item in result.model.graph.input] == ["x"]
     named = [note for note in result.notes if "'w' had a default" in note]
     assert bool(named) == (version == 8)
+
+
+@pytest.mark.parametrize("arguments", [
+    {"shapes": {"x": [2**40]}}, {"fixed": {"x": [2**40]}}, {"shapes": {"x": [2**70]}},
+])  # fmt: skip
+def test_random_inputs_that_are_too_large_are_refused(arguments: Any) -> None:
+    kinds = [helper.make_tensor_value_info(name, 1, ["n"]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", kinds[:1], kinds[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(GraphError, match=r"'x' would have the shape .*check=False"):
+        simplify(model, **arguments)
+    simplify(model, check=False, **arguments)
+    with pytest.raises(GraphError, match="expected a name, or a length from 0"):
+        simplify(model, fixed={"x": [2**63]})

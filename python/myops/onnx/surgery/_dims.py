@@ -39,8 +39,10 @@ def set_dims(proto: onnx.ModelProto, dims: Mapping[tuple[str, int], str | int]) 
         olds[name, axis % rank] = (dim.dim_value or dim.dim_param or None, length)
         dim.Clear()
         if isinstance(length, int):
-            if length < 0:
-                raise GraphError(f"{where}: got {length}, expected a name or a length >= 0")
+            if not 0 <= length < 2**63:
+                raise GraphError(
+                    f"{where}: got {length}, expected a name, or a length from 0 to 2**63 - 1"
+                )
             dim.dim_value = length
         elif length:
             dim.dim_param = length

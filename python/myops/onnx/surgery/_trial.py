@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from myops.ort import _narrow
 _OLDEST_KERNELS, _CONVERTED = 7, 9  # opsets
 _LENGTHS = (8, 11, 16, 32, 64, 1)  # of dynamic axes, tried in turn
 _BATCH = 2  # a dynamic first axis is usually the batch
+_MOST_ELEMENTS = 1 << 28  # of a random input: 2 GiB of random numbers
 
 
 class NoRunError(RuntimeError):
@@ -102,6 +104,12 @@ def _inputs(
         if any(length < 0 for length in shape):
             raise GraphError(
                 f"shapes: {item.name}: got {list(shape)}, expected lengths of 0 or more"
+            )
+        if math.prod(shape) > _MOST_ELEMENTS:
+            raise GraphError(
+                f"inputs: {item.name!r} would have the shape {list(shape)}, expected at most "
+                f"{_MOST_ELEMENTS} elements for a random input: give the input or a smaller shape, "
+                "or leave the check out (check=False, --no-check)"
             )
         feeds[item.name] = _random(item.type.tensor_type.elem_type, shape, rng, *bounds)
     return feeds
