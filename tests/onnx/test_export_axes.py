@@ -12,6 +12,8 @@ from node_models import run_plain
 
 import myops
 from myops.onnx import export
+from myops.onnx.exporting import multiples
+from myops.onnx.exporting.recorded import Recorded
 
 pytestmark = pytest.mark.usefixtures("no_warnings_at_all")
 
@@ -125,6 +127,13 @@ def test_a_missing_multiple_is_suggested() -> None:
         export(Pyramid(), torch.rand(1, 3, 32, 48), dynamic_axes=axes)
     model = export(Pyramid(), torch.rand(1, 3, 32, 48), dynamic_axes=axes, exporter="auto")
     assert dims(model.graph.input[0]) == [1, 3, "h", "w"]
+
+
+def test_the_example_of_multiples_names_the_axes_of_the_caller() -> None:
+    said = "Not all values of n satisfy the generated guard"
+    text = multiples.advice(said, Recorded(), [("tokens", 1), ("image", 3)])
+    assert 'dynamic_axes={"tokens": {1: "32*n1"}, "image": {3: "32*w"}}' in text
+    assert '"x"' not in multiples.advice(said, Recorded())
 
 
 class Resized(torch.nn.Module):

@@ -222,7 +222,10 @@ def _exported(task: ExportTask, exporter: str, recorded: Recorded) -> tuple[onnx
         refusal = failures.refusal_of_ours(error)
         if refusal is not None:
             raise failures.with_place(refusal, error, recorded) from None
-        raise failures.ExporterError(error, exporter, inputs, task.opset, recorded) from error
+        dynamic = _axes.asked(inputs, task.dynamic_axes, task.dynamic_shapes)
+        raise failures.ExporterError(
+            error, exporter, inputs, task.opset, recorded, dynamic
+        ) from error
     if exporter != "dynamo":
         return result, None
     name_axes(result[0], _axes.titles(inputs, task.dynamic_axes, task.dynamic_shapes))

@@ -6,13 +6,14 @@ import os
 import re
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
 from myops.onnx.exporting import causes, multiples
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import (
+    Axis,
     Recorded,
     SourceLine,
     is_users,
@@ -38,10 +39,17 @@ class ExporterError(RuntimeError):
     """
 
     def __init__(
-        self, error: Exception, exporter: str, inputs: Inputs, opset: int, recorded: Recorded
+        self,
+        error: Exception,
+        exporter: str,
+        inputs: Inputs,
+        opset: int,
+        recorded: Recorded,
+        dynamic: Sequence[Axis] = (),
     ) -> None:
+        """dynamic: The axes of the inputs that were to be dynamic."""
         self._error, self._recorded = error, recorded
-        said = _sentences(error, exporter, inputs, opset, recorded)
+        said = _sentences(error, exporter, inputs, opset, recorded, dynamic)
         self._sentences = [sentence for sentence in said if sentence]
         self.known = any(map(_CAUSE.match, self._sentences))
         super().__init__(" ".join(self._sentences))
@@ -135,7 +143,12 @@ def _chain(error: BaseException, recorded: Recorded) -> list[BaseException]:
 
 
 def _sentences(
-    error: Exception, exporter: str, inputs: Inputs, opset: int, recorded: Recorded
+    error: Exception,
+    exporter: str,
+    inputs: Inputs,
+    opset: int,
+    recorded: Recorded,
+    dynamic: Sequence[Axis],
 ) -> Iterator[str]:
     chain = _chain(error, recorded)
     said = plain(" ".join(f"{type(item).__name__}: {item}" for item in chain))
@@ -166,7 +179,7 @@ def _sentences(
     cause, instead = _cause(chain, said)
     written = f" (while it writes {recorded.failed[0]})" if recorded.failed is not None else ""
     yield f"Why: {cause}." if cause else f"torch says{written}: {first_line(root)}."
-    multiple = multiples.advice(said, recorded)
+    multiple = multiples.advice(said, recorded, dynamic)
     if multiple:
         yield multiple
     elif instead:
@@ -275,6 +288,8 @@ def _inside_torch(error: BaseException) -> bool:
 def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in plain(str(error)).splitlines() if line.strip()]
     line = lines[0] if lines else type(error).__name__
+    if line.endswith(":") and len(lines) > 1:  # it announces what is wrong
+        line = f"{line} {lines[1].removeprefix('- ')}"
     line = re.split(r"\s*(?:\[Caused by the value|Please feel free to request)", line)[0]
     return (line if len(line) < 300 else line[:300] + " ...").rstrip(".")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from myops.onnx.exporting.recorded import Condition, Recorded
+from myops.onnx.exporting.recorded import Axis, Condition, Recorded
 
 # What torch says of such a condition.
 UNSOLVED = r"cannot be\s+solved|[Nn]ot all values of .* satisfy the generated guard"
@@ -16,9 +17,12 @@ _MULTIPLES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28, 32, 48, 56, 64, 12
 _AXIS_NAMES = {2: "h", 3: "w"}
 
 
-def advice(said: str, recorded: Recorded) -> str:
+def advice(said: str, recorded: Recorded, dynamic: Sequence[Axis] = ()) -> str:
     """For a condition that holds for some lengths only: multiples for which torch.export can prove
-    it."""
+    it.
+
+    dynamic: The axes of the inputs that were to be dynamic.
+    """
     if re.search(UNSOLVED, said) is None:
         return ""
     found: dict[str, dict[int, int]] = {}
@@ -30,26 +34,33 @@ def advice(said: str, recorded: Recorded) -> str:
             if name and needed:
                 axes = found.setdefault(name, {})
                 axes[axis] = math.lcm(axes.get(axis, 1), needed)
-    entries = [
-        f'"{name}": {{'
-        + ", ".join(
-            f'{a}: "{n}*{_AXIS_NAMES.get(a, "n")}"' for a, n in sorted(axes.items()) if n > 1
-        )
-        + "}"
-        for name, axes in found.items()
-        if any(n > 1 for n in axes.values())
-    ]
-    if not entries:
+    written = _written(found)
+    if written:
         return (
-            "Where lengths have to be multiples, say so: dynamic_axes="
-            '{"x": {2: "32*h", 3: "32*w"}}, with the name of the input and an example of such '
+            f"The lengths have to be multiples: say so with dynamic_axes={written} (or a larger "
+            "multiple, such as the stride of the whole network), and with an example of such "
             "lengths."
         )
+    several: dict[str, dict[int, int]] = {}
+    for name, axis in dynamic:
+        several.setdefault(name, {})[axis] = 32
+    example = _written(several)
     return (
-        "The lengths have to be multiples: say so with dynamic_axes={" + ", ".join(entries) + "} "
-        "(or a larger multiple, such as the stride of the whole network), and with an example of "
-        "such lengths."
+        "Where lengths have to be multiples, say so"
+        + (f", such as of 32 with dynamic_axes={example}" if example else ' with "32*h" as a name')
+        + ", and give an example of such lengths."
     )
+
+
+def _written(multiples: dict[str, dict[int, int]]) -> str:
+    """The value of dynamic_axes that declares these multiples; "" where there are none."""
+    entries = []
+    for name, axes in multiples.items():
+        named = [f'{axis}: "{n}*{_AXIS_NAMES.get(axis) or f"n{axis}"}"'
+                 for axis, n in sorted(axes.items()) if n > 1]  # fmt: skip
+        if named:
+            entries.append(f'"{name}": {{{", ".join(named)}}}')
+    return f"{{{', '.join(entries)}}}" if entries else ""
 
 
 def _least_multiple(condition: Condition, symbol: Any) -> int:
