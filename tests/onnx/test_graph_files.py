@@ -245,3 +245,15 @@ def test_of_two_versions_of_the_standard_domain_the_last_counts() -> None:
     model = linear()
     model.opset_import.insert(0, helper.make_opsetid("ai.onnx", 9))
     assert myops.onnx.inspect(model).opsets["ai.onnx"] == 17
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+@pytest.mark.parametrize("version", [2**40, -(2**40)])
+def test_a_version_that_no_function_of_onnx_takes_is_refused(name: str, version: int) -> None:
+    model = myops.onnx.add_function_bodies(linear())
+    for holder in (model, model.functions[0]):
+        other = onnx.ModelProto.FromString(model.SerializeToString())
+        where = other if holder is model else other.functions[0]
+        where.opset_import[0].version = version
+        with pytest.raises(ValueError, match=f"opset_import: got version {version} of 'ai.onnx'"):
+            CALLS[name](getattr(myops.onnx, name), other, None)

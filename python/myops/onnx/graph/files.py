@@ -53,9 +53,16 @@ def load(model: Model, *, weights: bool = True, expanded: bool = True) -> onnx.M
     Raises:
         FileNotFoundError: No such file, or a file with its weights is missing.
         ValueError: It is no ONNX model; the message says what it seems to be. Or a name in it is no
-            UTF-8, or its functions call themselves, or each other too often.
+            UTF-8, a version is no int32, or its functions call themselves, or each other too often.
     """
     loaded = _load(model, weights)
+    for holder in (loaded, *loaded.functions):
+        for item in holder.opset_import:
+            if not -(2**31) <= item.version < 2**31:  # onnx's functions take no others
+                raise ValueError(
+                    f"opset_import: got version {item.version} of {item.domain or 'ai.onnx'!r}, "
+                    "expected a number of at most 31 bits: the file is damaged"
+                )
     if expanded:
         calls.refuse_endless(loaded)
     return loaded
