@@ -24,9 +24,9 @@ SIZE = (110, 170)
 TOLERANCES = {"float64": 1e-9, "float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}
 
 
-def made(name: str, dtype: str) -> tuple[list[Any], dict[str, Any]]:
+def made(name: str, dtype: str, size: tuple[int, int] = SIZE) -> tuple[list[Any], dict[str, Any]]:
     torch.manual_seed(len(name))
-    tensors, attributes = build(CASES[name], SIZE, "float64")
+    tensors, attributes = build(CASES[name], size, "float64")
     # Up to 100 pixels away, in 16-bit types too, and not near integers.
     whole = torch.randint(-100, 100, tensors[2].shape)
     tensors[2] = whole + (0.5 if dtype == "bfloat16" else 0.25)
@@ -50,7 +50,10 @@ def derivatives(tensors: list[Any], attributes: dict[str, Any], of: Any, twice: 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients(name: str, dtype: str) -> None:
-    tensors, attributes = made(name, dtype)
+    check_values(*made(name, dtype), dtype)
+
+
+def check_values(tensors: list[Any], attributes: dict[str, Any], dtype: str) -> None:
     wide = [None if t is None else t.double() for t in tensors]
     twice = dtype == "float64"
     got = derivatives(tensors, attributes, call, twice)
@@ -64,7 +67,10 @@ def test_values_and_gradients(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_equal_bits(name: str, dtype: str) -> None:
     """In channels_last memory, with two threads, and of each tensor's gradient alone."""
-    tensors, attributes = made(name, dtype)
+    check_bits(*made(name, dtype))
+
+
+def check_bits(tensors: list[Any], attributes: dict[str, Any]) -> None:
     one = derivatives(tensors, attributes, call, False)
     last = [t.contiguous(memory_format=torch.channels_last) if t is not None and t.ndim == 4 else t
             for t in tensors]  # fmt: skip
@@ -84,6 +90,18 @@ def test_equal_bits(name: str, dtype: str) -> None:
     for leaf, together in zip(present, one[1:], strict=True):
         (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
         assert torch.equal(alone, together)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", CASES)
+def test_narrow_images(name: str, dtype: str, apart: bool) -> None:
+    """Their rows are shorter than a vector, and those of the result follow without a gap."""
+    tensors, attributes = made(name, dtype, (250, 5))
+    if not apart:
+        tensors[2] = torch.rand_like(tensors[2]) * 0.9 - 0.45
+    check_values(tensors, attributes, dtype)
+    check_bits(tensors, attributes)
 
 
 @pytest.mark.parametrize("channels", [1, 5, 9, 12, 40])

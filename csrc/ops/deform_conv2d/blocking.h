@@ -1,8 +1,9 @@
 // How the computation is divided into blocks. The division depends on shapes only, and each buffer
 // is bounded whatever the tensors are: a task and its part of the call's shared buffers stay below
 // 2 MiB together. Of cell_gradient.h up to InOrder::kAhead parts wait for their turn, with buffers
-// of 1.3 MiB each. Sums of 16-bit gradients of X have at most 32 MiB more, and at most twice the
-// size of the gradients they become.
+// of 1.3 MiB each. A gradient may hold an image and its sums, of 4 MiB each (held_image.h). Sums of
+// 16-bit gradients of X have at most 32 MiB more, and at most twice the size of the gradients they
+// become.
 #pragma once
 
 #include <algorithm>

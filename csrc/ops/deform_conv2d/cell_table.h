@@ -206,29 +206,6 @@ inline CellBox cells_of(const Entries& entries) {
   cells.box = {0, 1, 0, entries.taps() * entries.pixels()};
   return cells;
 }
-// Calls body(place, y, x) for the cells of entries, four places apart, that lie whole in rows of an
-// image, and corner(place, number, y, x) for corners of others that do.
-template <class T, class Whole, class Corner>
-MYOPS_INLINE void each_far_cell(const Taps<T>& taps, const Entries& entries, const Range& rows,
-                                int64_t width, const Whole& whole, const Corner& corner) {
-  int64_t place = 0;
-  for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
-    const int64_t first = k * taps.stride();
-    for (int64_t p = entries.first; p < entries.last; ++p, place += 4) {
-      const int64_t y = taps.row(first + p), x = taps.column(first + p);
-      if (y >= rows.first && y + 1 < rows.last && x >= 0 && x + 1 < width) {
-        whole(place, y, x);
-        continue;
-      }
-      if (taps.missed(first + p)) continue;
-      for (int64_t number = 0; number < 4; ++number) {
-        const int64_t line = y + number / 2, column = x + number % 2;
-        if (line < rows.first || line >= rows.last || column < 0 || column >= width) continue;
-        corner(place, number, line, column);
-      }
-    }
-  }
-}
 // Calls body(count); with a constant for one channel, for which a loop would take longer.
 template <class Body>
 MYOPS_INLINE void with_channels(int64_t count, const Body& body) {

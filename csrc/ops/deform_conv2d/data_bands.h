@@ -65,6 +65,7 @@ void DataGradient<T>::run_in_bands(bool held) const {
               }
             }
           }
+          work.finish();
         });
         context_.parallel_for(count * tiles, 1, [&](int64_t index, int64_t) {
           const int64_t from = index / tiles * parts, tile = index % tiles;

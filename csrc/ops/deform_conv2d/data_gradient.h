@@ -134,7 +134,7 @@ class DataGradient {
 
   TileGradient<T> tile_gradient(bool positions, bool samples = false) const {
     return TileGradient<T>(context_, conv_, inputs_, gradient_, direct_, cross_, tiling_.pixels(),
-                           positions, samples);
+                           positions, samples, blocks_ <= parts_);
   }
 
   // The gradient of X from channel `first` on, if sums can be accumulated in place.
@@ -237,6 +237,7 @@ void DataGradient<T>::run_whole(bool positions, WeightGradient<T>* weights) cons
       });
       if (held) write_pixels(image.get(), X_, own.image, own.channels, {0, pixels});
     }
+    work.finish();
   });
   if (weights) weights->finish_images();
 }

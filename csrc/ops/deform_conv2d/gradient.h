@@ -15,6 +15,8 @@ void read_by_output(const StridedView<const T>& gradient, const Tile& tile, cons
                             ? pixels.count() / tile.columns * gradient.step[2]
                             : pixels.count() * gradient.step[3];
   const bool prefetches = gradient.step[3] == 1 && pixels.last < tile.pixels();
+  constexpr int64_t kAhead = 2;
+  const bool all = gradient.step[3] == 1 && !prefetches;
   const auto read_line = [&](const T* from, int64_t count, int64_t done) {
     if (gradient.step[1] == 1) {
       transpose_copy(from, gradient.step[3], to + done, to_row, count, outputs.count());
@@ -22,6 +24,9 @@ void read_by_output(const StridedView<const T>& gradient, const Tile& tile, cons
     }
     for (int64_t o = 0; o < outputs.count(); ++o, from += gradient.step[1]) {
       if (prefetches) prefetch_channels(from + ahead, count);
+      if (all && o + kAhead < outputs.count()) {
+        prefetch_channels(from + kAhead * gradient.step[1], count);
+      }
       widen(from, gradient.step[3], count, to + o * to_row + done);
     }
   };
@@ -31,6 +36,25 @@ void read_by_output(const StridedView<const T>& gradient, const Tile& tile, cons
   }
   for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
     read_line(gradient.at(tile.image, outputs.first, row, column), count, done);
+  });
+}
+
+// Row p - pixels.first of `to` holds the outputs of pixel p.
+template <class T, class A>
+MYOPS_NOINLINE void read_by_pixel(const StridedView<const T>& gradient, const Tile& tile,
+                                  const Range& pixels, const Range& outputs, A* to) {
+  const int64_t row = outputs.count(), output = gradient.step[1], pixel = gradient.step[3];
+  const auto read_line = [&](const T* from, int64_t count, int64_t done) {
+    A* out = to + done * row;
+    if (pixel == 1) return transpose_copy(from, output, out, row, row, count);
+    for (int64_t p = 0; p < count; ++p, from += pixel, out += row) widen(from, output, row, out);
+  };
+  if (gradient.step[2] == tile.columns * pixel) {  // rows follow without a gap
+    const T* first = gradient.at(tile.image, outputs.first, tile.top, tile.left);
+    return read_line(first + pixels.first * pixel, pixels.count(), 0);
+  }
+  for_each_line(tile, pixels, [&](int64_t y, int64_t x, int64_t count, int64_t done) {
+    read_line(gradient.at(tile.image, outputs.first, y, x), count, done);
   });
 }
 
@@ -81,17 +105,7 @@ class GradientStrip {
       }
     }
     held_ = {};
-    for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
-      const T* from = gradient_.at(tile.image, outputs.first, row, column);
-      A* to = buffer_.get() + done * outputs.count();
-      if (gradient_.step[3] == 1) {
-        transpose_copy(from, gradient_.step[1], to, outputs.count(), outputs.count(), count);
-        return;
-      }
-      for (int64_t c = 0; c < count; ++c, from += gradient_.step[3], to += outputs.count()) {
-        widen(from, gradient_.step[1], outputs.count(), to);
-      }
-    });
+    read_by_pixel(gradient_, tile, pixels, outputs, buffer_.get());
     return {buffer_.get(), outputs.count()};
   }
 

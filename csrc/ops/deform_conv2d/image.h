@@ -65,12 +65,15 @@ class Source {
  public:
   using A = Accumulate<T>;
 
+  // `hold`: a copy of the image may be made for cells that are far apart.
   Source(const KernelContext& context, const ConvShape& conv, const StridedView<const T>& field,
-         int64_t capacity)
-      : view_(field),
+         int64_t capacity, bool hold = false)
+      : context_(context),
+        view_(field),
         height_(conv.height),
         width_(conv.width),
-        window_(context, view_ ? capacity : 0) {}
+        window_(context, view_ ? capacity : 0),
+        hold_(hold && view_.step[1] != 1) {}
   explicit operator bool() const { return static_cast<bool>(view_); }
 
   // Whether samples can be computed from X itself, instead of from a window: offsets of cells are
@@ -94,7 +97,8 @@ class Source {
   // Copies the cells of entries that are far apart, four pixels each, which must fit the window:
   // two rows, in which each entry has two pixels. See Taps::number().
   WindowView<const A> read_cells(int64_t image, const Range& channels, const Taps<T>& taps,
-                                 const Entries& entries) const {
+                                 const Entries& entries) {
+    if (hold_) hold(image, channels);
     const int64_t pixel = pixel_of<A>(channels.count());
     const WindowView<const A> view{window_.get(), 2 * entries.taps() * entries.pixels() * pixel,
                                    pixel};
@@ -104,6 +108,12 @@ class Source {
         const int64_t entry = k * taps.stride() + p;
         if (taps.missed(entry)) continue;
         const int64_t y = taps.row(entry), x = taps.column(entry);
+        if (hold_ && y >= 0 && y + 1 < height_ && x >= 0 && x + 1 < width_) {
+          const A* const from = held_->get() + (y * width_ + x) * pixel;
+          copy_pair(from, pixel, to);
+          copy_pair(from + width_ * pixel, pixel, to + view.row);
+          continue;
+        }
         for (int64_t corner = 0; corner < 4; ++corner) {
           copy_any(image, channels, y + corner / 2, x + corner % 2, pixel,
                    to + corner / 2 * view.row + corner % 2 * pixel);
@@ -213,11 +223,35 @@ class Source {
     }
     return x;
   }
+  // Two neighbours of a held image.
+  MYOPS_INLINE static void copy_pair(const A* from, int64_t pixel, A* to) {
+    using Half = Lanes<A, kHalf<A>>;
+    for (int64_t i = 0; i < 2 * pixel; i += kHalf<A>) store(to + i, load_as<Half>(from + i));
+  }
+  // Copies an image in the order of pixels, unless it was the last one.
+  void hold(int64_t image, const Range& channels) {
+    if (held_image_ == image && held_channels_ == channels) return;
+    const int64_t pixel = pixel_of<A>(channels.count());
+    if (!held_ || channels.count() > held_channels_.count()) {
+      held_.emplace(context_, height_ * width_ * pixel);
+    }
+    held_image_ = image;
+    held_channels_ = channels;
+    const WindowView<const A> view{held_->get(), width_ * pixel, pixel};
+    copy_planes(image, channels, {0, height_, 0, width_}, view, held_->get());
+  }
   // A pixel that may be next to X.
   MYOPS_INLINE void copy_any(int64_t image, const Range& channels, int64_t y, int64_t x,
                              int64_t pixel, A* to) const {
     if (y < 0 || y >= height_ || x < 0 || x >= width_) {
       std::fill_n(to, pixel, A{});
+      return;
+    }
+    if (hold_) {
+      const A* const from = held_->get() + (y * width_ + x) * pixel;
+      for (int64_t c = 0; c < pixel; c += kQuad<A>) {
+        store(to + c, load_as<Lanes<A, kQuad<A>>>(from + c));
+      }
       return;
     }
     const T* const from = view_.at(image, channels.first, y, x);
@@ -249,9 +283,14 @@ class Source {
     return (Vector<A>)((Bits)load_wide<A>(from) & used);
   }
 
+  const KernelContext& context_;
   StridedView<const T> view_;
   int64_t height_, width_;
   Buffer<A> window_;
+  bool hold_;
+  std::optional<Buffer<A>> held_;
+  int64_t held_image_ = -1;
+  Range held_channels_{0, 0};
 };
 
 // A box has many more pixels than its entries read if there are more of them for each entry. The
@@ -259,19 +298,25 @@ class Source {
 // take elsewhere in memory.
 inline constexpr int64_t kFarApart = 32;
 
-// Calls body(place, corner, y, x) for the corners that lie in rows of an image, of the cells of
-// entries; cells are four places apart.
-template <class T, class Body>
-MYOPS_INLINE void each_far_corner(const Taps<T>& taps, const Entries& entries, const Range& rows,
-                                  int64_t width, const Body& body) {
+// Calls body(place, y, x) for the cells of entries, four places apart, that lie whole in rows of an
+// image, and corner(place, number, y, x) for corners of others that do.
+template <class T, class Whole, class Corner>
+MYOPS_INLINE void each_far_cell(const Taps<T>& taps, const Entries& entries, const Range& rows,
+                                int64_t width, const Whole& whole, const Corner& corner) {
   int64_t place = 0;
   for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+    const int64_t first = k * taps.stride();
     for (int64_t p = entries.first; p < entries.last; ++p, place += 4) {
-      const int64_t entry = k * taps.stride() + p;
-      if (taps.missed(entry)) continue;
-      for (int64_t corner = 0; corner < 4; ++corner) {
-        const int64_t y = taps.row(entry) + corner / 2, x = taps.column(entry) + corner % 2;
-        if (y >= rows.first && y < rows.last && x >= 0 && x < width) body(place, corner, y, x);
+      const int64_t y = taps.row(first + p), x = taps.column(first + p);
+      if (y >= rows.first && y + 1 < rows.last && x >= 0 && x + 1 < width) {
+        whole(place, y, x);
+        continue;
+      }
+      if (taps.missed(first + p)) continue;
+      for (int64_t number = 0; number < 4; ++number) {
+        const int64_t line = y + number / 2, column = x + number % 2;
+        if (line < rows.first || line >= rows.last || column < 0 || column >= width) continue;
+        corner(place, number, line, column);
       }
     }
   }

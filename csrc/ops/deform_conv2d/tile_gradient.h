@@ -2,18 +2,11 @@
 #pragma once
 
 #include "columns.h"
+#include "held_image.h"
 #include "sample_gradient.h"
 #include "tap_strip.h"
 
 namespace myops::deform::MYOPS_ISA {
-
-// Where the gradient of X is summed: channel c of pixel y * width + x is at
-// data[c * channel + (y * width + x - first) * pixel], for pixels in [first, last).
-template <class A>
-struct PixelSums {
-  A* data = nullptr;  // null: not needed
-  int64_t channel = 0, pixel = 0, first = 0, last = 0;
-};
 
 // State and buffers of one task, reused for all its tiles.
 template <class T>
@@ -22,23 +15,27 @@ class TileGradient {
   using A = Accumulate<T>;
 
   // `direct` makes T' (it is W in the plain backward), `cross` makes T (see taps.h). `samples`:
-  // whether run() will have to return samples.
+  // whether run() will have to return samples. `hold`: whether the channels of a task are one
+  // block.
   TileGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
                const Tensor& gradient, const Filters<T>& direct, const Filters<T>& cross,
-               int64_t pixels, bool positions, bool samples = false)
+               int64_t pixels, bool positions, bool samples = false, bool hold = false)
       : conv_(conv),
         blocking_(Blocking::of_gradients<A>(conv)),
         strip_(std::min(strip_pixels(blocking_, gradient_outputs(conv, blocking_)), pixels)),
         ahead_(std::min(strip_pixels(blocking_, outputs_at_a_time(conv, blocking_)), pixels) /
                strip_ * strip_),
         capacity_(window_size<A>(conv, 2 * kWindow<A> / (inputs.windows() + 1))),
+        hold_(hold && holding_pays<A>(conv, blocking_.channels)),
         taps_(context, conv, inputs.positions, blocking_.taps, pixels, true),
         gradient_(context, gradient, outputs_at_a_time(conv, blocking_), ahead_),
         direct_(context, conv, blocking_, direct, ahead_),
         cross_(context, conv, blocking_, cross, ahead_),
-        X_(context, conv, positions || samples ? inputs.X : StridedView<const T>(), capacity_),
+        X_(context, conv, positions || samples ? inputs.X : StridedView<const T>(), capacity_,
+           hold_),
         direction_(context, conv, positions ? inputs.X_direction : StridedView<const T>(),
-                   capacity_),
+                   capacity_, hold_),
+        held_(context),
         window_(context, capacity_ + kLanes<A>),
         sums_(context, 8 * (strip_ + kLanes<A>)),
         sampled_(context, samples ? strip_ * row() + kPanel<A> : 0) {
@@ -62,13 +59,16 @@ class TileGradient {
   void run(const Range& block, const PixelSums<A>& target, A* sums, const Take& take = nullptr) {
     take_ = &take;
     block_ = block;
-    target_ = target;
+    if (held_ && !held_.holds(target, block.count())) held_.write_back();
+    target_ = held_ ? held_.sums() : target;
     positions_ = sums;
     made_ = {0, 0};
     direct_.select(range_, block);
     cross_.select(range_, block);
     run_part({0, tile_.pixels()});
   }
+  // To be called behind the last run().
+  void finish() { held_.write_back(); }
 
  private:
   // The part of a strip that is being summed: T, its window, and which of its entries are in the
@@ -159,6 +159,7 @@ class TileGradient {
   void in_window(const Entries& entries, const Box& box, const Body& body) {
     const int64_t pixel = pixel_of<A>(block_.count());
     WindowPart part{entries, entries.first, {}, {}, {window_.get(), box.columns() * pixel, pixel}};
+    hold_narrow();
     if ((positions_ || *take_) && X_) part.X = X_.read(tile_.image, block_, box);
     if (positions_ && direction_) part.direction = direction_.read(tile_.image, block_, box);
     taps_.locate(entries, box, pixel);
@@ -167,11 +168,22 @@ class TileGradient {
     if (target_.data) flush(box, part.out);
   }
 
+  // Of narrow images, lines are shorter than vectors of pixels.
+  void hold_narrow() {
+    if (conv_.width < kLanes<A>) hold();
+  }
+  void hold() {
+    if (!hold_ || !target_.data || target_.channel == 1) return;
+    held_.take(target_, block_.count());
+    target_ = held_.sums();
+  }
+
   // The same in a window with a cell for each entry.
   template <class Body>
   void in_cells(const Entries& entries, const Body& body) {
     const int64_t pixel = pixel_of<A>(block_.count());
     const int64_t row = 2 * entries.taps() * entries.pixels() * pixel;
+    hold();
     WindowPart part{entries, entries.first, {}, {}, {window_.get(), row, pixel}};
     if ((positions_ || *take_) && X_) {
       part.X = X_.read_cells(tile_.image, block_, taps_, entries);
@@ -209,6 +221,7 @@ class TileGradient {
   int64_t strip_;  // pixels that are added at a time: the order of the sums
   int64_t ahead_;  // pixels of which T is made at a time: whole strips
   int64_t capacity_;
+  bool hold_;
   Tile tile_{};
   Range range_{0, 0}, block_{0, 0};
   Range made_{0, 0};  // the pixels of the rows of T
@@ -218,6 +231,7 @@ class TileGradient {
   GradientStrip<T> gradient_;
   SampleGradient<T> direct_, cross_;
   Source<T> X_, direction_;
+  HeldSums<A> held_;
   Buffer<A> window_, sums_, sampled_;  // sums_: F_j and H_j of a strip's pixels for one tap
   const Take* take_ = nullptr;
 };
@@ -314,6 +328,10 @@ void TileGradient<T>::flush(const Box& box, const WindowView<A>& window) const {
       pixels_to_planes<true>(from, window.pixel, end - begin, count, to, target_.channel);
       continue;
     }
+    if (held_) {
+      add_to(from, 1, (end - begin) * window.pixel, to);
+      continue;
+    }
     for (int64_t x = begin; x < end; ++x, from += window.pixel, to += target_.pixel) {
       prefetch_channels(to + kPrefetchPixels * target_.pixel, count);
       add_to(from, target_.channel, count, to);
@@ -324,15 +342,28 @@ void TileGradient<T>::flush(const Box& box, const WindowView<A>& window) const {
 // The same of a window with a cell for each entry.
 template <class T>
 void TileGradient<T>::flush_cells(const Entries& entries, const WindowView<A>& window) const {
-  each_far_corner(taps_, entries, {0, conv_.height}, conv_.width,
-                  [&](int64_t place, int64_t corner, int64_t y, int64_t x) {
-                    const int64_t to = y * conv_.width + x;
-                    if (to < target_.first || to >= target_.last) return;
-                    const A* const from = window.data + (place / 2 + corner % 2) * window.pixel +
-                                          corner / 2 * window.row;
-                    add_to(from, target_.channel, block_.count(),
-                           target_.data + (to - target_.first) * target_.pixel);
-                  });
+  const int64_t pixel = window.pixel, count = held_ ? pixel : block_.count();
+  const PixelSums<A>& target = target_;
+  const int64_t width = conv_.width;
+  const auto add_corner = [&](int64_t place, int64_t corner, int64_t y, int64_t x) {
+    const int64_t to = y * width + x;
+    if (to < target.first || to >= target.last) return;
+    const A* const from = window.data + (place / 2 + corner % 2) * pixel + corner / 2 * window.row;
+    add_to(from, target.channel, count, target.data + (to - target.first) * target.pixel);
+  };
+  const auto add_cell = [&](int64_t place, int64_t y, int64_t x) MYOPS_INLINED {
+    if (!held_) {
+      for (int64_t corner = 0; corner < 4; ++corner) {
+        add_corner(place, corner, y + corner / 2, x + corner % 2);
+      }
+      return;
+    }
+    const A* const from = window.data + place / 2 * pixel;
+    A* const to = target.data + (y * width + x) * pixel;
+    add_pair(from, pixel, to);
+    add_pair(from + window.row, pixel, to + width * pixel);
+  };
+  each_far_cell(taps_, entries, {0, conv_.height}, width, add_cell, add_corner);
 }
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -203,7 +203,18 @@ void pixels_to_planes(const A* from, int64_t step, int64_t count, int64_t channe
 template <class To, class From>
 void transpose_narrow(const From* from, int64_t from_step, To* to, int64_t to_step, int64_t rows,
                       int64_t columns) {
-  constexpr int64_t kLong = 64, kShort = kLanes<float>;
+  constexpr int64_t kLong = 64, kShort = kLanes<float>, kFew = 4;
+  if (rows <= kFew) {  // pixels of a few channels are shorter than any vector
+    To lines[kFew * kLong];
+    for (int64_t c = 0; c < columns; c += kLong, to += kLong * to_step) {
+      const int64_t width = std::min(kLong, columns - c);
+      for (int64_t r = 0; r < rows; ++r) narrow(from + r * from_step + c, width, lines + r * kLong);
+      for (int64_t i = 0; i < width; ++i) {
+        for (int64_t r = 0; r < rows; ++r) to[i * to_step + r] = lines[r * kLong + i];
+      }
+    }
+    return;
+  }
   float staged[kLong * kShort];
   for (int64_t r = 0; r < rows; r += kLong) {
     for (int64_t c = 0; c < columns; c += kShort) {
