@@ -257,3 +257,12 @@ def test_a_version_that_no_function_of_onnx_takes_is_refused(name: str, version:
         where.opset_import[0].version = version
         with pytest.raises(ValueError, match=f"opset_import: got version {version} of 'ai.onnx'"):
             CALLS[name](getattr(myops.onnx, name), other, None)
+
+
+@pytest.mark.parametrize("name", ["add_function_bodies", "lower", "to_half"])
+def test_a_failure_inside_of_shape_inference_is_explained(name: str) -> None:
+    """onnx looks for the first two inputs of a Loop, and raises what C++ raises for -2 others."""
+    model = linear()
+    model.graph.node.insert(0, helper.make_node("Loop", [], ["loop"]))
+    with pytest.raises(ValueError, match="the model is not valid: "):
+        CALLS[name](getattr(myops.onnx, name), model, None)

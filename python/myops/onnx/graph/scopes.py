@@ -184,7 +184,9 @@ def all_scopes(model: onnx.ModelProto) -> Iterator[Scope]:
             _check(node, info)
     try:
         inferred = infer_shapes(small(model))
-    except onnx.shape_inference.InferenceError as error:
+    except (onnx.shape_inference.InferenceError, ValueError) as error:
+        if type(error) not in (onnx.shape_inference.InferenceError, ValueError):
+            raise  # of one of our rules, which says which op is meant
         raise ValueError(f"myops.onnx: the model is not valid: {printable(error)}") from error
     yield from _nested(model.graph, inferred.graph, onnx_opset(model), None)
 
