@@ -82,6 +82,18 @@ class NormsLengths(torch.nn.Module):
         return F.layer_norm(x, x.shape[-1:])  # fails
 
 
+class Caches(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[int, torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x.shape[2]
+        if h not in self.rows:  # fails
+            self.rows[h] = torch.arange(h)
+        return x + self.rows[h].view(-1, 1)
+
+
 # model, exporter, the cause, what to write instead
 CASES: list[tuple[Any, str, str, str]] = [
     (Branch, "dynamo", "an if, .item", "torch.where"),
@@ -94,6 +106,7 @@ CASES: list[tuple[Any, str, str, str]] = [
     (Asserts, "torchscript", "an assert of the model fails", "multiple"),
     (Floats, "dynamo", "a float is made of a length", "integer arithmetic"),
     (Counts, "dynamo", "needs a plain number", r"torch\.arange"),
+    (Caches, "dynamo", "a dynamic length is the key of a dict", "without the cache"),
     (Divides, "torchscript", r"divmod\(\) takes no length", "h // n and h % n"),
     (NormsLengths, "torchscript", "an argument that ONNX has as an attribute", "a constant there"),
     (OneHead, "dynamo", "with 4 axes only", r"q\.unsqueeze\(1\)"),

@@ -104,6 +104,17 @@ def test_branches_that_only_refuse_or_cannot_change_are_no_warning(no_warnings: 
     export(Refuses(), x, dynamic_axes=axes, exporter="torchscript")
 
 
+def test_a_branch_in_a_loop_over_a_fixed_axis_is_no_warning(no_warnings: None) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        frames, state = x.shape[1], x[:, 0] * 0
+        for i in range(frames - 1, -1, -1):  # as in recurrent networks for video
+            state = x[:, i] + (state.tanh() if i < frames - 1 else state)
+        return state
+
+    export(Model(forward), torch.rand(1, 3, 6), dynamic_axes={"x": {0: "n", 2: "w"}},
+           exporter="torchscript")  # fmt: skip
+
+
 def test_padding_of_declared_multiples_is_no_warning(no_warnings: None) -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         rest = -x.shape[2] % 32

@@ -64,8 +64,9 @@ class Read:
 
     how: By which function.
     of_length: Whether the number is computed from lengths only.
-    sources: For each run that was observed, a number for what it was computed from.
-    results: For a branch on other lengths than 0 and 1, or on values, where it went.
+    sources: For each time that one run reads it, a number for what it was computed from.
+    results: For a branch on other lengths than 0 and 1, or on values, where it went in any run.
+    changes: Whether another run computed it from something else.
     """
 
     place: SourceLine
@@ -73,6 +74,7 @@ class Read:
     of_length: bool
     sources: set[int] = field(default_factory=set)
     results: set[bool] = field(default_factory=set)
+    changes: bool = False
 
 
 @dataclass

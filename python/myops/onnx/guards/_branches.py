@@ -70,17 +70,17 @@ class TracedReads:
             self._left = 0.0  # it will not be observed next time either
         for key, read in (found or {}).items():
             if key in self.all:
-                self.all[key].sources.update(read.sources)
+                self.all[key].changes |= self.all[key].sources != read.sources
                 self.all[key].results.update(read.results)
 
     def _may_turn(self, read: Read, resized: bool) -> bool:
         """Whether another run may show the other side of a branch."""
-        changes = len(read.sources) > 1 or self._runs[resized] < _RUNS
+        changes = read.changes or self._runs[resized] < _RUNS
         return _one_sided(read) and changes and (resized or not read.of_length)
 
     def one_sided(self) -> dict[SourceLine, Read]:
         """The branches on something that changes which always went the same way."""
-        reads = [read for read in self.all.values() if _one_sided(read) and len(read.sources) > 1]
+        reads = [read for read in self.all.values() if _one_sided(read) and read.changes]
         return {read.place: read for read in reads if not _refuses(read.place)}
 
     def _observed(self, changes: Mapping[str, torch.Tensor]) -> dict[Any, Read] | None:
