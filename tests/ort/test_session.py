@@ -49,6 +49,28 @@ def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
             assert str(caught.value) == f"no such file: {path}{hint}"
 
 
+UNKNOWN = {
+    "named_librarys": r"neither .* has\. Did you mean '(named_)?libraries'",
+    "sess_options": "called session_options here",
+    "intra_op_num_threads": r"attribute of onnxruntime\.SessionOptions",
+    "colour": "neither it nor onnxruntime.InferenceSession has",
+}
+
+
+@pytest.mark.parametrize("make", [myops.ort.session, myops.ort.pyop_session])
+@pytest.mark.parametrize(("name", "said"), UNKNOWN.items())
+def test_an_argument_that_nothing_reads_is_refused(make: Any, name: str, said: str) -> None:
+    with pytest.raises(TypeError, match=f"{make.__name__}: got the argument '{name}'.*{said}"):
+        make(add_model([3], [3]), **{name: None})
+
+
+def test_arguments_of_onnxruntime_are_passed_on() -> None:
+    found = myops.ort.session(
+        add_model([3], [3]), provider_options=[{}], disabled_optimizers=[], enable_fallback=0
+    )
+    assert found.get_inputs()
+
+
 def test_unknown_lengths_get_names_of_their_own() -> None:
     session = myops.ort.session(add_model(["N", None], ["M", None]))
     shape = session.get_outputs()[0].shape

@@ -261,12 +261,13 @@ def session(
         trusted_keys: For "signed": public keys (Ed25519), as PEM files or the bytes of one.
             Default: the files that the environment variable MYOPS_TRUSTED_KEYS lists, separated by
             ":".
-        options: Passed on to onnxruntime.InferenceSession.
+        options: Passed on to onnxruntime.InferenceSession, such as `provider_options`.
 
     Returns:
         The session.
 
     Raises:
+        TypeError: An argument is unknown here and to InferenceSession, which would ignore it.
         ImportError: onnxruntime is missing or older than 1.17.
         FileNotFoundError: There is no such model, our library has not been built, or another is
             missing.
@@ -279,9 +280,10 @@ def session(
         >>> session = myops.ort.session("upscale.onnx")
         >>> (y,) = session.run(None, {"x": x, "scales": np.float32([1, 1, 2.5, 2.5])})
     """
-    from myops.ort import _large
+    from myops.ort import _large, _passed_on
 
     onnxruntime = checked_onnxruntime()
+    _passed_on.refuse_unknown(session, options, onnxruntime)
     if session_options is None:
         session_options = onnxruntime.SessionOptions()
     _large.refuse_held(session_options)

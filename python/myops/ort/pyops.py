@@ -58,7 +58,7 @@ from myops._checked import checked
 from myops._description import AttributeInfo, OpInfo
 from myops.onnx.graph import files
 from myops.onnx.schema import ELEMENT_TYPES
-from myops.ort import _extensions, _pyop_models, _session
+from myops.ort import _extensions, _passed_on, _pyop_models, _session
 
 _enabled: dict[str, set[str]] = {}  # domain -> the ops that enable_pyops has registered
 _callable: set[str] = set()  # domains of the ops that pyop_session can run
@@ -303,13 +303,14 @@ def pyop_session(
         providers: Execution providers, most wanted first.
         session_options: Your own; the library of onnxruntime-extensions is added to them.
         libraries: Custom-op libraries of others that the model needs too.
-        options: Passed on to onnxruntime.InferenceSession.
+        options: Passed on to onnxruntime.InferenceSession, such as `provider_options`.
 
     Returns:
         The session; its `run` raises ValueError with the kernel's text when a kernel refuses.
 
     Raises:
         ImportError: onnxruntime-extensions is missing.
+        TypeError: An argument is unknown here and to InferenceSession, which would ignore it.
         ValueError: An attribute has a wrong type, the type of an input cannot be inferred, or the
             model has 2 GiB or more.
 
@@ -317,7 +318,7 @@ def pyop_session(
         >>> session = myops.ort.pyop_session("upscale.onnx")
         >>> (y,) = session.run(None, {"x": x, "scales": np.float32([1, 1, 2.5, 2.5])})
     """
-    _session.checked_onnxruntime()
+    _passed_on.refuse_unknown(pyop_session, options, _session.checked_onnxruntime())
     number = next(_numbers)
     copy = onnx.ModelProto()
     copy.CopyFrom(files.load(model))
