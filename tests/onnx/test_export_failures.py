@@ -193,6 +193,17 @@ def test_a_tensor_of_lengths_says_what_to_write() -> None:
         export(model, X, dynamic_axes=AXES, exporter="torchscript")
 
 
+def test_casts_of_tensors_are_no_advice() -> None:
+    class Bits(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x.float() * 10).int() | 1
+
+    with pytest.raises(RuntimeError, match="Write other operations of torch there") as caught:
+        export(Bits(), X, exporter="torchscript")
+    assert "Python" not in str(caught.value)
+    assert "without int()" not in str(caught.value)
+
+
 def test_weights_quantized_by_torch_are_refused() -> None:
     layers = torch.nn.Sequential(torch.nn.Linear(56, 8))
     with warnings.catch_warnings():

@@ -24,8 +24,9 @@ _INSTEAD = [
      "torch.stack([torch.full((), h), torch.full((), w)]) instead of torch.tensor([h, w])"),
     (r"\broll\(", "torch.cat([x[..., k:], x[..., :k]], -1) instead of torch.roll(x, -k, -1)"),
     (r"scale_factor", "size=(2 * h, 2 * w) instead of a scale_factor that is made of lengths"),
-    (r"\bint\(", "integer arithmetic without int(): h // 14 * 14 instead of int(h / 14) * 14"),
-    (r"\bfloat\(", "the length itself instead of float() of it; sizes instead of factors"),
+    (r"(?<!\.)\bint\(",
+     "integer arithmetic without int(): h // 14 * 14 instead of int(h / 14) * 14"),
+    (r"(?<!\.)\bfloat\(", "the length itself instead of float() of it; sizes instead of factors"),
     (r"\b(if|while|assert|and|or|not)\b", "one computation for all lengths instead of a branch: "
      "F.pad(x, (0, -w % n)) also where nothing is to be padded; or torch.cond"),
     (r"\bfor\b|\brange\(", "a tensor (torch.arange(h), stack, view) instead of a Python loop or "
@@ -35,7 +36,8 @@ _INSTEAD_OF_VALUE = [
     (r"\.item\(|\.tolist\(", "the tensor instead of its .item() or .tolist()"),
     (r"\b(if|while|assert|and|or|not)\b",
      "torch.where(condition, a, b) instead of a branch on a value, or torch.jit.script the module"),
-    (r"\b(int|float|bool|complex)\(|\bnumpy\(|\bnp\.", "the tensor instead of a number of Python"),
+    (r"(?<!\.)\b(int|float|bool|complex)\(|\bnumpy\(|\bnp\.",
+     "the tensor instead of a number of Python"),
     (r"\bfor\b|\brange\(", "one operation on the whole tensor, with a mask, instead of a loop"),
 ]  # fmt: skip
 
