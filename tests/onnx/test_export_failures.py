@@ -94,6 +94,11 @@ class Caches(torch.nn.Module):
         return x + self.rows[h].view(-1, 1)
 
 
+class SlicesFromTheEnd(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - x[:, :, -3:-2]  # fails
+
+
 # model, exporter, the cause, what to write instead
 CASES: list[tuple[Any, str, str, str]] = [
     (Branch, "dynamo", "an if, .item", "torch.where"),
@@ -107,6 +112,7 @@ CASES: list[tuple[Any, str, str, str]] = [
     (Floats, "dynamo", "a float is made of a length", "integer arithmetic"),
     (Counts, "dynamo", "needs a plain number", r"torch\.arange"),
     (Caches, "dynamo", "a dynamic length is the key of a dict", "without the cache"),
+    (SlicesFromTheEnd, "dynamo", "cannot prove .* the slice", r"x\[:, -3\].unsqueeze\(1\)"),
     (Divides, "torchscript", r"divmod\(\) takes no length", "h // n and h % n"),
     (NormsLengths, "torchscript", "an argument that ONNX has as an attribute", "a constant there"),
     (OneHead, "dynamo", "with 4 axes only", r"q\.unsqueeze\(1\)"),

@@ -65,6 +65,10 @@ _CAUSES = [
      r"|IntTrueDiv",
      "a float is made of a length (float(), or / between lengths), which torch.export cannot keep",
      "integer arithmetic (//), size= instead of scale_factor=, or a tensor: torch.full((), h) / n"),
+    (r"following inconsistencies were found",
+     "an operation needs equal lengths, or a length of 1, and torch.export cannot prove that of "
+     "one that is computed from an input's, such as that of the slice x[:, -3:-2]",
+     "a length that is a plain number: x[:, -3].unsqueeze(1), or x.narrow(1, x.shape[1] - 3, 1)"),
     (r"iteration over a 0-d tensor|only integer tensors of a single element|must be tuple of ints",
      "a length is a tensor of rank 0 while it is traced, and is used where a list or a plain "
      "number is expected; an attribute of an ONNX node cannot follow a length",

@@ -291,7 +291,7 @@ def first_line(error: BaseException) -> str:
     if line.endswith(":") and len(lines) > 1:  # it announces what is wrong
         line = f"{line} {lines[1].removeprefix('- ')}"
     line = re.split(r"\s*(?:\[Caused by the value|Please feel free to request)", line)[0]
-    return (line if len(line) < 300 else line[:300] + " ...").rstrip(".")
+    return (line if len(line) < 300 else line[:300] + " ...").rstrip(".!")
 
 
 def _written(error: Exception, recorded: Recorded) -> str:
