@@ -82,6 +82,17 @@ def test_values_that_are_no_numbers_are_refused(name: str, wrong: Any) -> None:
         REALS[name](wrong)
 
 
+def test_interpolate_takes_arrays_of_numpy_as_lists() -> None:
+    assert torch.equal(myops.interpolate(X, np.array([7, 9])), myops.interpolate(X, [7, 9]))
+    factors = np.array([2, 1.5], np.float32)
+    assert torch.equal(myops.interpolate(X, None, factors), myops.interpolate(X, None, [2, 1.5]))
+    assert torch.equal(myops.interpolate(X, np.array(7)), myops.interpolate(X, 7))
+    with pytest.raises(ValueError, match="interpolate: size: got 3 entries, expected 2"):
+        myops.interpolate(X, np.array([7, 9, 1]))
+    with pytest.raises(TypeError, match=r"size: got \{.*\}, expected integers"):
+        myops.interpolate(X, {7, 9})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("large", [2**63, -(2**63) - 1, 2**70])
 @pytest.mark.parametrize("grad", [False, True])
 def test_integers_beyond_64_bits_are_refused(large: int, grad: bool) -> None:

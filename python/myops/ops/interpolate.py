@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from myops.ops._numbers import (
     integer,
     integers,
     is_plain,
+    is_several,
     reals,
     refuse_no_flag,
     refuse_no_numbers,
@@ -282,14 +284,16 @@ def _per_axis(item: Any, count: int, name: str) -> Any:
             # size=2 * h, has no elements.)
             return item.reshape(-1) * torch.ones(count, dtype=item.dtype, device=item.device)
         return item.reshape(-1).expand(count)
-    if not isinstance(item, Sequence) or isinstance(item, (str, bytes)):
+    # (A set has no order.)
+    if not isinstance(item, (Sequence, np.ndarray)) or not is_several(item):
         return [item] * count
-    if len(item) != count:
+    entries = list(item)
+    if len(entries) != count:
         raise ValueError(
-            f"interpolate: {name}: got {len(item)} entries, expected {count}, the number of "
+            f"interpolate: {name}: got {len(entries)} entries, expected {count}, the number of "
             "spatial axes"
         )
-    return list(item)
+    return entries
 
 
 def _factors(scales: Any) -> Any:
