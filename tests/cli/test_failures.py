@@ -144,7 +144,8 @@ def test_ctrl_c_ends_with_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert called("inspect", "net.py")[0] == 130
 
 
-def test_a_closed_pipe_ends_silently(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--nodes", "--json --nodes"])
+def test_a_closed_pipe_ends_silently(tmp_path: Path, option: str) -> None:
     """As `myops inspect model.onnx | head -1` with long output: no traceback and no message."""
     import subprocess
     import sys
@@ -155,12 +156,12 @@ def test_a_closed_pipe_ends_silently(tmp_path: Path) -> None:
     ends = [helper.make_tensor_value_info(name, 1, [1]) for name in ("v0", "v20000")]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "long.onnx")
-    command = f"{sys.executable} -m myops inspect long.onnx --nodes"
+    command = f"{sys.executable} -m myops inspect long.onnx {option}"
     result = subprocess.run(
         ["bash", "-c", f"{command} | head -1; exit ${{PIPESTATUS[0]}}"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert result.stdout.startswith("long.onnx: graph")
+    assert result.stdout.startswith("{" if "json" in option else "long.onnx: graph")
     assert (result.returncode, result.stderr) == (141, "")
 
 

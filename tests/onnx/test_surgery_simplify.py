@@ -35,6 +35,15 @@ def test_our_node_is_kept_and_constants_are_folded(exporter: str) -> None:
     np.testing.assert_allclose(run(result.model, **feeds)[0], run(model, **feeds)[0], atol=1e-5)
 
 
+def test_that_onnxslim_is_missing_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(module: str, user: str) -> None:
+        raise ImportError(f"{user} needs the package {module}")
+
+    monkeypatch.setattr(slimming, "require", missing)
+    with pytest.raises(ImportError, match=r"^simplify needs the package onnxslim"):
+        simplify(exported("upscale", "torchscript"))
+
+
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 def test_pytorch_modules_are_kept(exporter: str) -> None:
     """Of a node that survives, and of one into which onnxslim fuses others."""

@@ -163,6 +163,10 @@ def _run(words: Sequence[str], debug: bool) -> int:
         return 130
     except BrokenPipeError:
         return _console.reader_has_gone()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # click and rich make it status 1
+            return _console.reader_has_gone()
+        raise
     except Exception as error:
         known = commands(typed).get(EARLIER_NAMES.get(typed, typed))
         if hasattr(error, "format_message"):  # typer's: wrong usage

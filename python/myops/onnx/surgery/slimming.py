@@ -205,6 +205,7 @@ def _slim(
     infers_right = (
         _opset(model) >= _FIRST_INFERRED and not _misread(model) and not _stand_ins.needed(model)
     )
+    require("onnxslim", "simplify")  # that it is missing is no failure of its own
     for infers in (True, False) if infers_right else (False,):
         try:
             result = _slimmed(model, skipped, largest, infers)
