@@ -92,6 +92,19 @@ def test_dynamic_axes_without_names_are_refused() -> None:
         myops.onnx.export(torch.nn.Identity(), (torch.rand(3),), dynamic_axes=given)
 
 
+class Grown(torch.nn.Module):
+    def forward(self, x: torch.Tensor, past: Any) -> torch.Tensor:
+        return torch.cat([past[0][0], x], 1)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_unknown_names_are_refused_before_lengths_of_1(exporter: str) -> None:
+    inputs = (torch.rand(1, 2), [(torch.rand(1, 3), torch.rand(1, 3))])
+    text = r"got 'past_0_0', expected one of x, past_0, past_1\."
+    with pytest.raises(ValueError, match=text):
+        export(Grown(), inputs, dynamic_axes={"x": [0], "past_0_0": [0]}, exporter=exporter)
+
+
 def test_a_dynamic_axis_that_must_be_1_is_refused() -> None:
     class Single(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -66,7 +66,7 @@ def named_axes(
     """`dynamic_axes` with a name for every axis, which the TorchScript exporter needs."""
     if axes is None:
         return None
-    _check_names(inputs, axes, output_names)
+    check_names(inputs, axes, output_names)
     tensors = {slot.name: inputs.tensor(slot) for slot in inputs.slots}
     result = {}
     for name, given in axes.items():
@@ -77,8 +77,11 @@ def named_axes(
     return result
 
 
-def _check_names(inputs: Inputs, axes: Mapping[str, Any], output_names: Any) -> None:
-    """Refuses dynamic axes for names that are neither inputs nor outputs."""
+def check_names(inputs: Inputs, axes: Mapping[str, Any], output_names: Any) -> None:
+    """Refuses dynamic axes for names that are neither inputs nor outputs.
+
+    Before the export too: without these axes, examples may not fit each other.
+    """
     known = [*inputs.names, *(output_names or ())]
     for name, given in axes.items():
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
@@ -98,7 +101,7 @@ def shapes_from_axes(inputs: Inputs, axes: Mapping[str, Any] | None, output_name
     """`dynamic_axes` as the `dynamic_shapes` of torch.export; None for None."""
     if axes is None:
         return None
-    _check_names(inputs, axes, output_names)
+    check_names(inputs, axes, output_names)
     names, titles = iter(inputs.names), _Titles(axes)
 
     def entry(leaf: Any) -> Any:

@@ -197,6 +197,7 @@ def export(
         opset = _given.whole("export: opset_version", opset_version, 1, newest)
     inputs = Inputs(model, args, dict(kwargs or {}), input_names, constants)
     named_outputs.refuse(output_names or (), inputs)
+    _axes.check_names(inputs, dynamic_axes or {}, output_names)
     task = ExportTask(
         model, inputs, output_names, dynamic_axes, dynamic_shapes,
         opset, target, checks, libraries,
