@@ -130,6 +130,18 @@ def test_parquet_with_kept_columns(tmp_path: Path, rng: np.random.Generator) -> 
     )
 
 
+def test_an_output_that_counts_no_rows_says_how_to_name_it(tmp_path: Path) -> None:
+    node = helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0)
+    model = models.save(tmp_path / "sum.onnx", [node], {"x": (models.FLOAT, ("N", 3))},
+                        {"sum": (models.FLOAT, [])})  # fmt: skip
+    np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
+    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out")
+    (reason, _) = models.failures(result).values()
+    assert "pass whole=['sum'] (--whole sum) where" in reason
+    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "other", whole=["sum"])
+    assert (result.done, result.failed) == (2, 0)
+
+
 def test_wrong_rows_of_a_table_fail_alone(tmp_path: Path) -> None:
     """Nulls, numbers out of range, an index beyond the end: each row fails alone."""
     node = helper.make_node("Gather", ["data", "x"], ["y"])

@@ -180,8 +180,8 @@ class RowRunner:
             elif found[place].shape[:1] != (1,):
                 raise ValueError(
                     f"output {item.name!r}: got shape {list(found[place].shape)} for one row, "
-                    f"expected length 1 on axis 0; pass whole={item.name!r} where axis 0 of this "
-                    "output does not count rows"
+                    f"expected length 1 on axis 0; pass whole={[item.name]!r} (--whole "
+                    f"{item.name}) where axis 0 of this output does not count rows"
                 )
         return found
 
