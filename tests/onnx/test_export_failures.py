@@ -199,6 +199,12 @@ def test_a_tensor_of_lengths_says_what_to_write() -> None:
         export(model, X, dynamic_axes=AXES, exporter="torchscript")
 
 
+def test_a_length_that_a_layer_fixes_is_left_out() -> None:
+    x = torch.rand(1, 3, 6, 6)
+    with pytest.raises(RuntimeError, match="Leave the axis out of dynamic_axes if the model"):
+        export(torch.nn.Conv2d(3, 4, 3), x, dynamic_axes={"input": [1]}, exporter="dynamo")
+
+
 def test_casts_of_tensors_are_no_advice() -> None:
     class Bits(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

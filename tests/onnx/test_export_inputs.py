@@ -294,3 +294,9 @@ def test_outputs_may_have_the_names_of_renamed_inputs(exporter: str) -> None:
     )
     assert names(model) == ["p", "q"]
     assert [item.name for item in model.graph.output] == ["x", "y"]
+
+
+def test_a_class_is_no_model() -> None:
+    text = r"model: got the class ReLU, expected a module: ReLU\(\.\.\.\)"
+    with pytest.raises(TypeError, match=text):
+        export(torch.nn.ReLU, (torch.rand(3),))  # type: ignore[arg-type]

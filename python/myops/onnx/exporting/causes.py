@@ -54,7 +54,8 @@ _CAUSES = [
      "a function, possibly inside of a layer such as a bidirectional LSTM, needs a plain number "
      "and gets the length of an input, which becomes a constant by that",
      "what follows the length: torch.arange(h) instead of torch.linspace(a, b, h) or of a loop; "
-     'for a recurrent layer exporter="torchscript"'),
+     'for a recurrent layer exporter="torchscript". Leave the axis out of dynamic_axes if the '
+     "model takes one length only, as a layer does of its channels"),
     (r"__round__|built-in function round",
      "round() is applied to a tensor or a length that the exporter follows",
      "torch.round(x) for a tensor, (2 * h + n) // (2 * n) for round(h / n)"),

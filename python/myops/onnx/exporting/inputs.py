@@ -216,6 +216,11 @@ def _by_parameter(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if isinstance(model, torch.export.ExportedProgram):
         names = model.graph_signature.user_inputs
         return dict(zip(map(str, names), pytree.tree_leaves((args, kwargs)), strict=False))
+    if isinstance(model, type):
+        raise TypeError(
+            f"export: model: got the class {model.__name__}, expected a module: "
+            f"{model.__name__}(...)"
+        )
     if forward is None:
         raise TypeError(
             f"export: model: got {type(model).__name__}, expected a torch.nn.Module. Give a "
