@@ -365,7 +365,7 @@ def test_wrong_arguments_are_refused() -> None:
     old = network()
     old.opset_import[0].version = 10
     for source, more, text in (
-        (network(), {"method": "mean"}, "minmax"), (network(), {"activations": "int4"}, "uint8"),
+        (network(), {"method": "mean"}, "minmax"), (network(), {"activations": "int4"}, "int8"),
         (network(), {"keep": ["Convolution"]}, "Conv"), (network(), {"most": 0}, "at least 1"),
         (network(), {"max_loss": -1}, "max_loss"), (network(), {"metric": "l3"}, "metric"),
         (old, {}, "opset 10, expected 13 or later for per_channel"),

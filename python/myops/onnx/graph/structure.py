@@ -22,7 +22,7 @@ class GraphError(ValueError):
         ...     myops.onnx.extract("model.onnx", outputs=["relu3"])
         ... except myops.onnx.GraphError as error:
         ...     print(error)
-        outputs: the model has no value 'relu3'. Did you mean 'relu2' or 'relu1'?
+        outputs: the model has no value 'relu3'. Did you mean 'relu1' or 'relu2'?
     """
 
 
