@@ -15,6 +15,7 @@ void read_by_output(const StridedView<const T>& gradient, const Tile& tile, cons
                             ? pixels.count() / tile.columns * gradient.step[2]
                             : pixels.count() * gradient.step[3];
   const bool prefetches = gradient.step[3] == 1 && pixels.last < tile.pixels();
+  // In the last strip, or a tile that is read at once: to the pixels of a later output.
   constexpr int64_t kAhead = 2;
   const bool all = gradient.step[3] == 1 && !prefetches;
   const auto read_line = [&](const T* from, int64_t count, int64_t done) {
