@@ -174,6 +174,48 @@ MYOPS_INLINE Vector<A> join_quads(const Lanes<A, kQuad<A>> (&quads)[kLanes<A> / 
   return quads[0];
 #endif
 }
+// As load_wide(), kCount elements each from from + at[0], from + at[1], ....
+template <class A, int64_t kCount, class T>
+MYOPS_INLINE Vector<A> load_runs(const T* from, const int32_t* at) {
+  constexpr int64_t L = kLanes<A>;
+  if constexpr (kCount == L) {
+    return load_wide<A>(from + at[0]);
+  } else if constexpr (std::is_same_v<A, T> && kCount == kQuad<A>) {
+    Lanes<A, kQuad<A>> quads[L / kCount];
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < L / kCount; ++i) quads[i] = load_as<Lanes<A, kCount>>(from + at[i]);
+    return join_quads<A>(quads);
+  } else if constexpr (kCount * sizeof(T) <= 8) {
+    // (Parts that are stored one by one and loaded together would wait for each other.)
+    using Bits =
+        std::conditional_t<kCount * sizeof(T) == 8, uint64_t,
+                           std::conditional_t<kCount * sizeof(T) == 4, uint32_t, uint16_t>>;
+    const auto all = [&]<int... k>(std::integer_sequence<int, k...>) MYOPS_INLINED {
+      return Lanes<Bits, L / kCount>{load_as<Bits>(from + at[k])...};
+    }(std::make_integer_sequence<int, static_cast<int>(L / kCount)>());
+    T elements[L];
+    store(elements, all);
+    return load_wide<A>(elements);
+  } else {
+    static_assert(2 * kCount == L);
+    using Half = Lanes<uint8_t, kCount * sizeof(T)>;
+    const Half low = load_as<Half>(from + at[0]), high = load_as<Half>(from + at[1]);
+    T elements[L];
+#if MYOPS_VECTOR_BYTES == 64
+    if constexpr (sizeof(Half) == 32) {
+      store(elements, _mm512_inserti64x4(_mm512_castsi256_si512((__m256i)low), (__m256i)high, 1));
+    } else {
+      store(elements,
+            _mm256_inserti128_si256(_mm256_castsi128_si256((__m128i)low), (__m128i)high, 1));
+    }
+#else
+    store(elements, low);
+    store(elements + kCount, high);
+#endif
+    return load_wide<A>(elements);
+  }
+}
+
 // Of numbers a_0 b_0 a_1 b_1 ... in two vectors, the first of each pair, or the second. Groups of
 // 16 bytes stay where they are, and those of `low` come first.
 template <int kSecond, class V, int... kLane>

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "../plan/plan.h"
+#include "pixel_pairs.h"
 #include "pixels.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -24,13 +25,16 @@ struct OneChannel {
   static MYOPS_INLINE void store(T* target, Sum sum) { *target = to_element<T>(sum); }
 };
 
+// Of three and four channels of float64.
 template <class T, class Wide>
 struct FourChannels {
   using Sum = typename Pixels<Wide>::Pixel;
-  static constexpr int64_t kReach = Pixels<Wide>::template kReach<T>;
+  static constexpr int64_t kReach = 4;
   static MYOPS_INLINE Sum load(const T* at) { return Pixels<Wide>::pixel_at(at); }
   static MYOPS_INLINE void store(T* target, Sum sum) { Pixels<Wide>::store_pixel(target, sum); }
 };
+
+struct PairsOfPixels {};  // see pixel_pairs.h
 
 template <class T, class Wide>
 struct VectorOfChannels {
@@ -54,6 +58,7 @@ class FewPixels {
     const Level<Wide>&rows = plan.levels[levels - 2], &columns = plan.levels.back();
     const int64_t channels = columns.in_volume;
     if (!rows.first || rows.blocks != 1 || rows.taps.width != columns.taps.width) return false;
+    if (uses_pairs(plan) && !PixelPairs<Wide>::supports(columns.taps, channels)) return false;
     const double shrinks = shrinks_by(columns.taps);
     if (shrinks < least(columns.taps, channels)) return false;
     if (levels == 2) return true;
@@ -66,8 +71,17 @@ class FewPixels {
                         : shrinks_by(images.taps) >= 1.2;
   }
 
-  FewPixels(const Plan<Wide>& plan, const T* source)
-      : first_(plan.levels.front()),
+  // Whether "pixel_pairs" computes the rows.
+  static bool uses_pairs(const Plan<Wide>& plan) {
+    const Level<Wide>& columns = plan.levels.back();
+    return columns.in_volume == 1 ? !is_short(columns.taps)
+                                  : columns.in_volume <= PixelPairs<Wide>::kChannels;
+  }
+
+  // `pairs`: null unless uses_pairs().
+  FewPixels(const Plan<Wide>& plan, const PixelPairs<Wide>* pairs, const T* source)
+      : pairs_(pairs),
+        first_(plan.levels.front()),
         rows_(plan.levels[plan.levels.size() - 2]),
         columns_(plan.levels.back()),
         end_(source + plan.outer * first_.taps.input * first_.in_volume) {}
@@ -75,8 +89,13 @@ class FewPixels {
   // The slabs [begin, end) of a tensor: rows of an image, or images of a volume.
   void run(int64_t begin, int64_t end, const T* tensor, T* target) const {
     const int64_t channels = columns_.in_volume;
+    if constexpr (PixelPairs<Wide>::kChannels > 0) {
+      if (pairs_ != nullptr) return run<PairsOfPixels>(begin, end, tensor, target);
+    }
     if (channels == 1) return run<OneChannel<T, Wide>>(begin, end, tensor, target);
-    if (channels <= 4) return run<FourChannels<T, Wide>>(begin, end, tensor, target);
+    if constexpr (!kFloat) {
+      if (channels <= 4) return run<FourChannels<T, Wide>>(begin, end, tensor, target);
+    }
     run<VectorOfChannels<T, Wide>>(begin, end, tensor, target);
   }
 
@@ -85,32 +104,38 @@ class FewPixels {
     return static_cast<double>(taps.input) / static_cast<double>(taps.output);
   }
 
-  // By how much columns must shrink. (Measured: where others begin to lose. They take longer with
-  // fewer elements in a vector.)
+  // Rows of one channel that would leave a large part of vectors empty.
+  static bool is_short(const TapTable<Wide>& taps) { return taps.output < 2 * kLanes<Wide>; }
+
+  // By how much columns must shrink. (Measured: where others begin to lose.)
   static double least(const TapTable<Wide>& taps, int64_t channels) {
     constexpr double kNever = std::numeric_limits<double>::infinity();
     const bool linear = taps.width == 2;
     if (!linear && taps.width != 4) return kNever;
-    if (channels > 4) {
-      // The part of the elements of vectors that are channels.
-      constexpr int64_t L = kLanes<Wide>;
-      const double filled =
-          static_cast<double>(channels) / static_cast<double>((channels + L - 1) / L * L);
-      const bool half = filled >= 0.5, full = filled > 0.75;
-      if (linear) return !kNarrow ? (half ? 1 : 3) : full ? 2.2 : half ? 3 : 6;
-      return full && !kNarrow ? 2.2 : half || !kNarrow ? 6 : kNever;
+    if (channels == 1 && is_short(taps)) {
+      return !linear || kNarrow ? kNever : !kFloat ? 4 : taps.output <= 3 ? 3 : 7;
     }
-    if (kNarrow) return linear && channels > 1 ? 8 : kNever;
-    if (channels == 1) return !linear ? kNever : !kFloat ? 4 : taps.output <= 3 ? 3 : 7;
-    if (!linear) return (kFloat ? 16 : 12) / static_cast<double>(channels);
-    if (channels == 2) return kFloat ? 3.4 : 3;
-    return kFloat && channels == 3 ? 3 : 2.4;
+    if (channels <= 4) {
+      if (kNarrow && !linear && taps.output * channels < 2 * kLanes<Wide>) return kNever;
+      // [linear][channels - 1]
+      constexpr double kOf[2][4] = {{kNever, 2.7, 5, 1.9}, {4, 2.4, 1.7, 1.3}};
+      constexpr double kOfNarrow[2][4] = {{kNever, 3.5, 3.5, 2.6}, {6, 2.5, 2.2, 1.6}};
+      constexpr double kOfDouble[2][4] = {{4.5, 2.5, 4, 3}, {2.7, 2.2, 2.4, 2.4}};
+      return (!kFloat ? kOfDouble : kNarrow ? kOfNarrow : kOf)[linear][channels - 1];
+    }
+    // The part of the elements of vectors that are channels.
+    constexpr int64_t L = kLanes<Wide>;
+    const double filled =
+        static_cast<double>(channels) / static_cast<double>((channels + L - 1) / L * L);
+    const bool half = filled >= 0.5, full = filled > 0.75;
+    if (linear) return !kNarrow ? (half ? 1 : 3) : full ? 2.2 : half ? 3 : 6;
+    return full && !kNarrow ? 2.2 : half || !kNarrow ? 6 : kNever;
   }
 
   template <class Channels>
   void run(int64_t begin, int64_t end, const T* tensor, T* target) const {
     if (&first_ == &rows_) {
-      if constexpr (Channels::kReach > 1) {
+      if constexpr (!std::is_same_v<Channels, OneChannel<T, Wide>>) {
         if (columns_.taps.width == 4) return rows<4, Channels, 1>(begin, end, {tensor}, {}, target);
       }
       return rows<2, Channels, 1>(begin, end, {tensor}, {}, target);
@@ -130,27 +155,46 @@ class FewPixels {
   template <int kTaps, class Channels, size_t kImages>
   void rows(int64_t begin, int64_t end, std::array<const T*, kImages> images,
             std::array<Wide, 2> image_weights, T* target) const {
-    constexpr size_t kTogether = kImages * kTaps == 2 && Channels::kReach <= 16 ? 2 : 1;
+    constexpr bool kPairs = std::is_same_v<Channels, PairsOfPixels>;
+    constexpr size_t kTogether = kTaps == 2 && (kImages == 1 || kPairs) ? 2 : 1;
     for (int64_t o = begin; o < end;) {
       const int64_t* index = rows_.taps.index.data() + o * kTaps;
       const size_t count = std::min(kTogether, static_cast<size_t>(end - o));
       std::array<const T*, kTogether * kImages * kTaps> from;
-      bool inside = true;  // kReach elements can be loaded from any pixel of these rows
       for (size_t i = 0; i < from.size(); ++i) {
         const size_t each = kImages * kTaps, row = std::min(i / each, count - 1);
         from[i] = images[i % each / kTaps] + index[row * kTaps + i % kTaps] * rows_.in_volume;
-        inside = inside && end_ - from[i] >= rows_.in_volume + Channels::kReach;
       }
       const Wide* weights = rows_.taps.weight.data() + o * kTaps;
-      if (count == kTogether && inside) {
-        row<kTaps, Channels, true, kImages, kTogether>(from.data(), weights, image_weights, target);
-        o += kTogether, target += kTogether * rows_.out_volume;
-        continue;
-      }
-      inside ? row<kTaps, Channels, true, kImages, 1>(from.data(), weights, image_weights, target)
-             : row<kTaps, Channels, false, kImages, 1>(from.data(), weights, image_weights, target);
-      ++o, target += rows_.out_volume;
+      const auto make = [&](auto together) {
+        if constexpr (kPairs) {
+          row_of_pairs<kTaps, kImages, together>(from.data(), weights, image_weights, target);
+        } else {
+          // Whether kReach elements can be loaded from any pixel of these rows.
+          const bool inside = std::all_of(from.begin(), from.end(), [&](const T* row) {
+            return end_ - row >= rows_.in_volume + Channels::kReach;
+          });
+          inside ? row<kTaps, Channels, true, kImages, together>(from.data(), weights,
+                                                                 image_weights, target)
+                 : row<kTaps, Channels, false, kImages, together>(from.data(), weights,
+                                                                  image_weights, target);
+        }
+        o += together(), target += static_cast<int64_t>(together()) * rows_.out_volume;
+      };
+      count == kTogether ? make(std::integral_constant<size_t, kTogether>())
+                         : make(std::integral_constant<size_t, 1>());
     }
+  }
+
+  template <int kTaps, size_t kImages, size_t kTogether>
+  void row_of_pairs(const T* const* sources, const Wide* weights, std::array<Wide, 2> image_weights,
+                    T* target) const {
+    typename PixelPairs<Wide>::template Rows<kTaps, kImages, kTogether, T> rows{};
+    std::copy_n(sources, rows.sources.size(), rows.sources.begin());
+    std::copy_n(weights, rows.weights.size(), rows.weights.begin());
+    std::copy_n(image_weights.begin(), kImages, rows.image_weights.begin());
+    for (T*& to : rows.targets) to = target, target += rows_.out_volume;
+    pairs_->sum(rows);
   }
 
   template <int kTaps, class Channels, bool kInside, size_t kImages, size_t kTogether>
@@ -227,6 +271,7 @@ class FewPixels {
     }
   }
 
+  const PixelPairs<Wide>* pairs_;
   const Level<Wide>&first_, &rows_, &columns_;
   const T* end_;  // of the source
 };

@@ -5,6 +5,7 @@
 #include "../plan/plan.h"
 #include "gather.h"
 #include "lanes.h"
+#include "pixel_pairs.h"
 #include "pixels.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -15,6 +16,7 @@ struct LastAxisTables {
   std::optional<Gather<Wide>> gather;
   std::optional<LaneTable<Wide>> lanes;
   std::optional<Pixels<Wide>> pixels;
+  std::optional<PixelPairs<Wide>> pairs;  // for "few_pixels"
   // The elements of a row that are read, as intervals; with channels innermost, where outputs leave
   // out many, without those between.
   std::vector<std::pair<int64_t, int64_t>> parts_read;

@@ -38,14 +38,18 @@ class Pixels {
     }
   }
 
-  static bool supports(const TapTable<Wide>& taps, int64_t channels) {
+  // `widens`: elements are converted when they are loaded.
+  static bool supports(const TapTable<Wide>& taps, int64_t channels, bool widens) {
     if (!kPermutes<Wide> || channels < 2 || channels > kChannels ||
         (taps.width != 2 && taps.width != 4) || taps.output * channels < 2 * kLanes<Wide>) {
       return false;
     }
-    // (Measured: where others begin to lose.)
-    const bool early = sizeof(Wide) == sizeof(double) && channels == 3;
-    return 10 * taps.input >= (early ? 22 : 30) * taps.output;
+    // By how much the axis must shrink. (Measured: where others begin to lose.)
+    constexpr bool kDouble = sizeof(Wide) == sizeof(double);
+    constexpr double kCubic[3] = {3, kDouble ? 1.3 : 2.4, kDouble ? 0.9 : 1.9};
+    constexpr double kLinear[3] = {3, kDouble ? 1.7 : 3, kDouble ? 0.9 : 2.4};
+    const double least = widens ? 3 : (taps.width == 4 ? kCubic : kLinear)[channels - 2];
+    return static_cast<double>(taps.input) >= least * static_cast<double>(taps.output);
   }
 
   Pixels(const TapTable<Wide>& taps, int64_t channels) : taps_(taps), channels_(channels) {

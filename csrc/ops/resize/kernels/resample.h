@@ -260,7 +260,8 @@ void resample(const KernelContext& context, const Plan<Wide>& plan, WholePlan wh
   if (whole == WholePlan::OneColumn) return each_run(OneColumn<T, Wide>(context, plan));
   if constexpr (FewPixels<T, Wide>::kSupported) {
     if (whole == WholePlan::FewPixels) {
-      return each_run(FewPixels<T, Wide>(plan, source.memory));
+      const PixelPairs<Wide>* pairs = tables.pairs ? &*tables.pairs : nullptr;
+      return each_run(FewPixels<T, Wide>(plan, pairs, source.memory));
     }
   }
   if (whole == WholePlan::Planes) {

@@ -97,7 +97,8 @@ void add_sum_tables(TableBudget& table_budget, Tables<Wide>& tables) {
   const Level<Wide>& last = tables.plan.levels.back();
   const TapTable<Wide>& taps = last.taps;
   const int64_t channels = last.in_volume;
-  if (Pixels<Wide>::supports(taps, channels) && kernel_enabled("resize.pixels")) {
+  if (Pixels<Wide>::supports(taps, channels, !reads_wide<T>(tables.plan)) &&
+      kernel_enabled("resize.pixels")) {
     tables.last.pixels.emplace(taps, channels);
   } else if (Last::prefers_gather(taps, channels) && !outweighs_rows(tables.plan) &&
              kernel_enabled("resize.gather")) {
@@ -158,6 +159,12 @@ auto make_tables(const KernelContext& context, const Request& request, SourceLay
         tables->whole = whole_plan<T>(plan);
       }
       if (tables->whole == WholePlan::None) add_sum_tables<T>(table_budget, *tables);
+      if (tables->whole == WholePlan::FewPixels && FewPixels<T, Wide>::uses_pairs(plan)) {
+        const Level<Wide>& last = plan.levels.back();
+        table_budget.take_tables(last.taps.input, last.taps.output,
+                                 PixelPairs<Wide>::bytes(last.taps, last.in_volume));
+        tables->last.pairs.emplace(last.taps, last.in_volume);
+      }
     }
   }
   tables->sizes = table_budget.sizes();
