@@ -104,6 +104,19 @@ def test_narrow_images(name: str, dtype: str, apart: bool) -> None:
     check_bits(tensors, attributes)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("channels", [36, 300])
+def test_narrow_images_of_one_task(channels: int, dtype: str) -> None:
+    """A task adds to the gradients of several small images, one after the other; with many channels
+    it shares them with other tasks."""
+    torch.manual_seed(channels)
+    case = (40, channels, 4, (1, 2), (1, 1), (0, 0), (1, 1), 1, 1, True, False)
+    tensors, attributes = build(case, (9, 3), dtype)
+    tensors[2] = torch.randint(-2, 3, tensors[2].shape).to(tensors[2].dtype) + 0.25
+    check_values(tensors, attributes, dtype)
+    check_bits(tensors, attributes)
+
+
 @pytest.mark.parametrize("channels", [1, 5, 9, 12, 40])
 def test_an_empty_image(channels: int) -> None:
     """Samples beside it read zeros, from windows that are larger than the image."""

@@ -33,15 +33,6 @@ inline bool holding_pays(const ConvShape& conv, int64_t channels) {
          pixels * static_cast<double>(pixel_of<A>(channels)) <= static_cast<double>(kHeld<A>);
 }
 
-// Adds two neighbours of a held image.
-template <class A>
-MYOPS_INLINE void add_pair(const A* from, int64_t pixel, A* to) {
-  using Half = Lanes<A, kHalf<A>>;
-  for (int64_t i = 0; i < 2 * pixel; i += kHalf<A>) {
-    store(to + i, load_as<Half>(to + i) + load_as<Half>(from + i));
-  }
-}
-
 // The sums of some channels of an image while a task adds to them: the planes of the target are
 // copied, and written back. Elements are added in the same order as to the target itself.
 template <class A>
@@ -50,9 +41,8 @@ class HeldSums {
   explicit HeldSums(const KernelContext& context) : context_(context) {}
 
   explicit operator bool() const { return target_.data != nullptr; }
-  bool holds(const PixelSums<A>& target, int64_t channels) const {
-    return target_ == target && channels_ == channels;
-  }
+  // The place of the first channel tells blocks of channels apart.
+  bool holds(const PixelSums<A>& target) const { return target_ == target; }
   void take(const PixelSums<A>& target, int64_t channels) {
     target_ = target;
     channels_ = channels;

@@ -223,11 +223,6 @@ class Source {
     }
     return x;
   }
-  // Two neighbours of a held image.
-  MYOPS_INLINE static void copy_pair(const A* from, int64_t pixel, A* to) {
-    using Half = Lanes<A, kHalf<A>>;
-    for (int64_t i = 0; i < 2 * pixel; i += kHalf<A>) store(to + i, load_as<Half>(from + i));
-  }
   // Copies an image in the order of pixels, unless it was the last one.
   void hold(int64_t image, const Range& channels) {
     if (held_image_ == image && held_channels_ == channels) return;

@@ -59,7 +59,7 @@ class TileGradient {
   void run(const Range& block, const PixelSums<A>& target, A* sums, const Take& take = nullptr) {
     take_ = &take;
     block_ = block;
-    if (held_ && !held_.holds(target, block.count())) held_.write_back();
+    if (held_ && !held_.holds(target)) held_.write_back();
     target_ = held_ ? held_.sums() : target;
     positions_ = sums;
     made_ = {0, 0};
@@ -360,8 +360,8 @@ void TileGradient<T>::flush_cells(const Entries& entries, const WindowView<A>& w
     }
     const A* const from = window.data + place / 2 * pixel;
     A* const to = target.data + (y * width + x) * pixel;
-    add_pair(from, pixel, to);
-    add_pair(from + window.row, pixel, to + width * pixel);
+    copy_pair<true>(from, pixel, to);
+    copy_pair<true>(from + window.row, pixel, to + width * pixel);
   };
   each_far_cell(taps_, entries, {0, conv_.height}, width, add_cell, add_corner);
 }

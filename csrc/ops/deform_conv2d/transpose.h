@@ -45,6 +45,16 @@ inline void add_to(const A* from, int64_t step, int64_t count, A* to) {  // `ste
   for (; i < count; ++i) to[i * step] += from[i];
 }
 
+// Two neighbours in a row of an image in the order of pixels; kAdd: added to what is there.
+template <bool kAdd = false, class A>
+MYOPS_INLINE void copy_pair(const A* from, int64_t pixel, A* to) {
+  using Half = Lanes<A, kHalf<A>>;
+  for (int64_t i = 0; i < 2 * pixel; i += kHalf<A>) {
+    const Half pair = load_as<Half>(from + i);
+    store(to + i, kAdd ? load_as<Half>(to + i) + pair : pair);
+  }
+}
+
 // The pixels of a line in registers: kSide lines of kLanes pixels, transposed.
 template <int64_t kSide, class A>
 MYOPS_INLINE void transpose_groups(Vector<A>* lines) {
