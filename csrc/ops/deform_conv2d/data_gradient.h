@@ -186,6 +186,7 @@ class DataGradient {
   }
 
   void run_whole(bool positions, WeightGradient<T>* weights) const;
+  class Bands;
   void run_in_bands(bool held) const;
   void run_image_in_bands(bool positions) const;
   void write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
