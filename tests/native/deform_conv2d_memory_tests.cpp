@@ -1,5 +1,6 @@
 // No kernel of deform_conv2d and of its gradients computes with memory that it has not written:
 // random layers under each instruction set of this CPU.
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -46,20 +47,21 @@ struct Field {
   Field(DType type, const Shape& its_shape, Layout its_layout, float least, float most,
         unsigned seed)
       : dtype(type), shape(its_shape), layout(its_layout) {
-    floats = numbers(static_cast<size_t>(element_count(shape)), seed);
-    for (float& x : floats) x = least + (most - least) * (0.5f * x + 0.5f);
-    doubles.assign(floats.begin(), floats.end());
+    const std::vector<float> drawn = numbers(static_cast<size_t>(element_count(shape)), seed);
+    dispatch<Half, BFloat16, float, double>(dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      data.resize(drawn.size() * sizeof(T));
+      for (size_t i = 0; i < drawn.size(); ++i) {
+        const T value = static_cast<T>(least + (most - least) * (0.5f * drawn[i] + 0.5f));
+        std::memcpy(data.data() + i * sizeof(T), &value, sizeof(T));
+      }
+    });
   }
-  Tensor tensor() {
-    void* const data = dtype == DType::Float64 ? static_cast<void*>(doubles.data())
-                                               : static_cast<void*>(floats.data());
-    return Tensor(data, dtype, shape, layout);
-  }
+  Tensor tensor() { return Tensor(data.data(), dtype, shape, layout); }
   DType dtype;
   Shape shape;
   Layout layout;
-  std::vector<float> floats;
-  std::vector<double> doubles;
+  std::vector<uint8_t> data;
 };
 
 void check(const char* name, Tensors inputs, int64_t pad, int64_t stride, int64_t group,
@@ -80,7 +82,7 @@ void check(const char* name, Tensors inputs, int64_t pad, int64_t stride, int64_
 }
 
 int run(Isa isa) {
-  for (unsigned seed = 0; seed < 120; ++seed) {
+  for (unsigned seed = 0; seed < 160; ++seed) {
     Draws draw(seed);
     const bool deep = seed % 8 == 7;  // the largest blocks of channels
     const int64_t batch = deep ? 4 : draw.between(1, 2), height = draw.between(1, deep ? 9 : 40),
@@ -90,7 +92,9 @@ int run(Isa isa) {
                   channels = offset_group * (deep ? 150 : draw.among({1, 3, 4, 9, 16, 23})),
                   group = draw.among({1, 1, offset_group, channels}),
                   outputs = group * (group == channels ? 1 : draw.among({1, 3, 8, 30}));
-    const DType dtype = draw.between(0, 3) == 0 ? DType::Float64 : DType::Float32;
+    constexpr DType kTypes[] = {DType::Float64, DType::Float32, DType::Float32, DType::Float16,
+                                DType::BFloat16};
+    const DType dtype = kTypes[draw.between(0, 4)];
     const Layout layout = draw.between(0, 1) == 0 ? Layout::Contiguous : Layout::ChannelsLast;
     const auto spread = static_cast<float>(draw.among({1, 3, 90}));
     const int64_t pad = kernel / 2, taps = kernel * kernel,
