@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from hostile_models import HOSTILE, check_signs, hostile_models, small
 from onnx import TensorProto, helper
 from test_commands import call, called
-from test_every_command import HOSTILE, check_signs, hostile_models, small
 
 import myops
 import myops.onnx
