@@ -1,9 +1,8 @@
-"""Tables: Parquet, .npy and .npz; rows become inputs, outputs become rows."""
+"""Tables: Parquet, .npy and .npz; every row is read, decoded and written as it is."""
 
 from __future__ import annotations
 
 import io
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -23,85 +22,6 @@ parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is of the extra
 def table(folder: Path) -> Any:
     files = sorted(folder.glob("part-*.parquet"))
     return pyarrow.concat_tables([parquet.read_table(path) for path in files])
-
-
-@pytest.mark.parametrize("batch", [None, 1, 3, 16])
-@pytest.mark.parametrize("workers", [1, 3])
-def test_equal_bits_with_any_workers_and_batch(
-    batch: int | None, workers: int, tmp_path: Path, rng: np.random.Generator
-) -> None:
-    """The results equal those of the model called with each row alone."""
-    import onnxruntime
-
-    model = models.matrix(tmp_path)
-    x = rng.standard_normal((601, 33)).astype(np.float32)
-    np.save(tmp_path / "x.npy", x)
-    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", batch=batch, workers=workers)
-    found = models.parts(tmp_path / "out")
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    expected = np.concatenate([session.run(None, {"x": row[None]})[0] for row in x])
-    assert found["row"].tolist() == list(range(601))
-    assert found["y"].tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize("equal", [0, 300])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_dependent_rows_are_run_alone(equal: int, workers: int, tmp_path: Path) -> None:
-    """A graph with a mean over axis 0 gives other values for several rows in a call. If the first
-    rows are all equal, they do not show it."""
-    nodes = [helper.make_node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1),
-             helper.make_node("Sub", ["x", "m"], ["y"])]  # fmt: skip
-    kind = (models.FLOAT, ("N", 2))
-    model = models.save(tmp_path / "mean.onnx", nodes, {"x": kind}, {"y": kind})
-    x = np.arange(1200, dtype=np.float32).reshape(600, 2)
-    x[:equal] = 1
-    np.save(tmp_path / "x.npy", x)
-    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=workers)
-    assert not models.parts(tmp_path / "out")["y"].any()
-    assert result.done == 600
-
-
-def test_a_dependence_found_late_repeats_the_shard(tmp_path: Path) -> None:
-    """The first call shows no dependence; the shard is run again when a later call does."""
-    nodes = [helper.make_node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1),
-             helper.make_node("Sub", ["x", "m"], ["d"]),
-             helper.make_node("Max", ["m", "limit"], ["over"]),
-             helper.make_node("Sub", ["over", "limit"], ["k"]),
-             helper.make_node("Mul", ["d", "k"], ["e"]),
-             helper.make_node("Add", ["x", "e"], ["y"])]  # fmt: skip
-    kind = (models.FLOAT, ("N", 2))
-    model = models.save(tmp_path / "late.onnx", nodes, {"x": kind}, {"y": kind},
-                        {"limit": np.float32(100)})  # fmt: skip
-    x = np.arange(512, dtype=np.float32).reshape(256, 2) / 10
-    x[64:] += 200
-    np.save(tmp_path / "x.npy", x)
-    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", batch=16)
-    np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], x)
-
-
-@pytest.mark.parametrize("side", [4, 200])
-def test_pictures_with_a_fixed_axis_0(side: int, tmp_path: Path) -> None:
-    """Calls have the number of rows of the graph, however large the rows are."""
-    kind = (models.FLOAT, (4, side, side))
-    node = helper.make_node("Neg", ["x"], ["y"])
-    model = models.save(tmp_path / "four.onnx", [node], {"x": kind}, {"y": kind})
-    x = np.arange(10 * side * side, dtype=np.float32).reshape(10, side, side)
-    np.save(tmp_path / "x.npy", x)
-    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out")
-    np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], -x)
-    assert result.rows_per_call == 4
-
-
-@pytest.mark.parametrize("count", [1, 3, 4, 9])
-def test_a_fixed_number_of_rows_is_filled_up(count: int, tmp_path: Path) -> None:
-    """Calls are completed with copies of a row, whose results are dropped."""
-    kind = (models.FLOAT, (4, 2))
-    node = helper.make_node("Identity", ["x"], ["y"])
-    model = models.save(tmp_path / "four.onnx", [node], {"x": kind}, {"y": kind})
-    x = np.arange(2 * count, dtype=np.float32).reshape(count, 2)
-    np.save(tmp_path / "x.npy", x)
-    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out")
-    np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], x)
 
 
 def test_parquet_with_kept_columns(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -128,18 +48,6 @@ def test_parquet_with_kept_columns(tmp_path: Path, rng: np.random.Generator) -> 
     np.testing.assert_array_equal(
         np.array(table(tmp_path / "again").column("y").to_pylist(), np.float32), got
     )
-
-
-def test_an_output_that_counts_no_rows_says_how_to_name_it(tmp_path: Path) -> None:
-    node = helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0)
-    model = models.save(tmp_path / "sum.onnx", [node], {"x": (models.FLOAT, ("N", 3))},
-                        {"sum": (models.FLOAT, [])})  # fmt: skip
-    np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
-    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out")
-    (reason, _) = models.failures(result).values()
-    assert "pass whole=['sum'] (--whole sum) where" in reason
-    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "other", whole=["sum"])
-    assert (result.done, result.failed) == (2, 0)
 
 
 def test_wrong_rows_of_a_table_fail_alone(tmp_path: Path) -> None:
@@ -207,29 +115,6 @@ def test_text_columns_become_string_inputs(shape: tuple[Any, ...], tmp_path: Pat
     assert table(tmp_path / "out").column("y").to_pylist() == expected
 
 
-@pytest.mark.parametrize("format", ["npz", "parquet"])
-def test_outputs_of_different_sizes(format: str, tmp_path: Path) -> None:
-    """The positions at which x is not 0: their number differs for each row; axis 0 is no axis of
-    rows."""
-    nodes = [helper.make_node("NonZero", ["x"], ["places"])]
-    model = models.save(tmp_path / "nonzero.onnx", nodes, {"x": (models.FLOAT, (1, 4))},
-                        {"places": (models.INT64, (2, "n"))})  # fmt: skip
-    x = np.float32([[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]])
-    np.save(tmp_path / "x.npy", x)
-    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", format=format)
-    assert result.done == 3
-    expected = [np.argwhere(row[None]).T.tolist() for row in x]
-    if format == "parquet":
-        found = [np.reshape(row["places"], row["places.shape"]).tolist()
-                 for row in table(tmp_path / "out").to_pylist()]  # fmt: skip
-    else:
-        arrays = models.parts(tmp_path / "out")
-        ends = np.cumsum(arrays["places.shape"].prod(1))[:-1]
-        pieces = zip(np.split(arrays["places"], ends), arrays["places.shape"], strict=True)
-        found = [piece.reshape(shape).tolist() for piece, shape in pieces]
-    assert found == expected
-
-
 def test_npz_with_one_array_for_each_input(tmp_path: Path) -> None:
     node = helper.make_node("Add", ["a", "b"], ["c"])
     kind = (models.FLOAT, ("batch", 2))
@@ -244,87 +129,6 @@ def test_npz_with_one_array_for_each_input(tmp_path: Path) -> None:
     np.savez(tmp_path / "none.npz", a=a)
     with pytest.raises(ValueError, match="got nothing for the input 'b'"):
         myops.batch.run(model, tmp_path / "none.npz", tmp_path / "again")
-
-
-def test_a_file_with_one_row(tmp_path: Path) -> None:
-    """Its rank shows it; if the graph has no rank, nothing is guessed."""
-    model = models.identity(tmp_path, models.FLOAT, ("height", "width"))
-    for name in "ab":
-        np.save(tmp_path / f"{name}.npy", np.full((3, 4), ord(name), np.float32))
-    with pytest.raises(ValueError, match="pass rows=axis0"):
-        myops.batch.run(model, tmp_path / "*.npy", tmp_path / "out")
-    result = myops.batch.run(model, tmp_path / "*.npy", tmp_path / "out", rows="file", format="npy")
-    assert result.rows == 2
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / "a.npy"), np.load(tmp_path / "a.npy"))
-    result = myops.batch.run(model, tmp_path / "a.npy", tmp_path / "rows", rows="axis0")
-    assert result.rows == 3
-    named = models.identity(tmp_path, models.FLOAT, ("N", 3, 4), "named")
-    assert myops.batch.run(named, tmp_path / "*.npy", tmp_path / "by rank").rows == 2
-
-
-@pytest.mark.parametrize(("value", "message"), [
-    ("x", "factor: got 'x', expected"), ([1, 2], "factor: got"), ("1,2", "factor: got"),
-    (2.5, "factor: got 2.5"), (True, "factor: got True"), (2**70, "factor: got"),
-])  # fmt: skip
-def test_unsuitable_constants_are_refused(value: Any, message: str, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((2, 3), np.int64))
-    model = models.times(tmp_path, models.INT64)
-    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
-        myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", constants={"factor": value})
-    with pytest.raises(ValueError, match=r"have no 'fctor'\. Did you mean 'factor'"):
-        myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", constants={"fctor": 1})
-
-
-@pytest.mark.parametrize("bad", [b"", b"junk", b"PAR1PAR1", b"\x93NUMPY"])
-@pytest.mark.parametrize("ending", ["npy", "npz", "parquet"])
-def test_damaged_tables_are_refused(bad: bytes, ending: str, tmp_path: Path) -> None:
-    path = tmp_path / f"x.{ending}"
-    path.write_bytes(bad)
-    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
-    with pytest.raises(ValueError, match=rf"x\.{ending}"):
-        myops.batch.run(model, path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("column", ["a", "b"])
-def test_a_changed_number_in_an_npz_is_refused(save: Any, column: str, tmp_path: Path) -> None:
-    """In either of its arrays; nothing runs, and no row gets a wrong number."""
-    node = helper.make_node("Add", ["a", "b"], ["c"])
-    kind = (models.FLOAT, ("batch", 3))
-    model = models.save(tmp_path / "add.onnx", [node], {"a": kind, "b": kind}, {"c": kind})
-    random = np.random.default_rng(0)
-    arrays = {name: random.random((5000, 3), np.float32) for name in ("a", "b")}
-    path = tmp_path / "x.npz"
-    save(path, **arrays)
-    with zipfile.ZipFile(path) as archive:
-        item = archive.getinfo(f"{column}.npy")
-    data = bytearray(path.read_bytes())
-    data[item.header_offset + item.compress_size // 2] ^= 0x10
-    (tmp_path / "changed.npz").write_bytes(data)
-    with pytest.raises(ValueError, match=r"changed\.npz: (Bad CRC-32|Error -3)"):
-        myops.batch.run(model, tmp_path / "changed.npz", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    assert myops.batch.run(model, path, tmp_path / "out").done == 5000
-
-
-@pytest.mark.parametrize("ending", ["npy", "npz"])
-@pytest.mark.parametrize("length", [-5, 2, 4 * 10**18])
-def test_a_header_with_wrong_lengths_is_refused(length: int, ending: str, tmp_path: Path) -> None:
-    """Otherwise each of very many rows would fail."""
-    head = io.BytesIO()
-    words = {"descr": "<f4", "fortran_order": False, "shape": (length, 3)}
-    np.lib.format.write_array_header_1_0(head, words)
-    data = head.getvalue() + bytes(12)  # one row
-    path = tmp_path / f"x.{ending}"
-    if ending == "npz":
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("x.npy", data)
-    else:
-        path.write_bytes(data)
-    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
-    with pytest.raises(ValueError, match=r"no negative length|shorter than an array"):
-        myops.batch.run(model, path, tmp_path / "out")
 
 
 @pytest.mark.parametrize("ending", ["npy", "npz", "parquet"])
@@ -395,21 +199,3 @@ def test_parts_written_in_pieces_equal_whole_ones(
         assert found[0].read_bytes() == found[1].read_bytes()
     else:
         assert parquet.read_table(found[0]).equals(parquet.read_table(found[1]))
-
-
-def test_columns_that_nothing_has_are_refused(tmp_path: Path) -> None:
-    """Files by input and single arrays have no columns; a table may have others."""
-    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
-    x = np.zeros((2, 3), np.float32)
-    np.save(tmp_path / "a.npy", x)
-    np.savez(tmp_path / "b.npz", image=x)
-    parquet.write_table(pyarrow.table({"image": list(x)}), tmp_path / "c.parquet")
-    one = tmp_path / "a.npy"
-    for source, text in (
-        (one, "columns: got 'nope' for .*one array, expected none"),
-        ({"x": one}, "columns: got 'nope' for files by input"),
-        (tmp_path / "b.npz", r"columns: .*b\.npz has no array 'nope'; its array is image"),
-        (tmp_path / "c.parquet", r"columns: .*parquet has no column 'nope'; its column is image"),
-    ):
-        with pytest.raises(ValueError, match=text):
-            myops.batch.run(model, source, tmp_path / "out", columns={"x": "nope"})
