@@ -1,8 +1,7 @@
-"""`quantize`: ONNX Runtime's quantizer on models with custom nodes, calibration, and max_loss."""
+"""`quantize`: ONNX Runtime's quantizer on models with custom nodes."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from precision_models import by_name, check, model, network, node, value, weight
 from prototype_ops import soft_clip_prototype
@@ -182,85 +181,6 @@ def test_a_custom_op_named_like_a_standard_op_stays_custom() -> None:
     assert work.reasons["MatMul_y"][0] == "custom"
 
 
-def test_max_loss_is_kept() -> None:
-    data, source = DATA, network(channels=16)
-    free = myops.onnx.quantize(source, data=data, reduce_range=False)
-    bound = 0.8 * free.losses["y"]
-    held = myops.onnx.quantize(source, data=data, reduce_range=False, max_loss=bound)
-    assert held.holds
-    assert 0 <= held.losses["y"] <= bound < free.losses["y"]
-    back = [item for item in held.nodes if item.kind == "bound"]
-    assert back
-    # No more nodes than when nodes are restored in the order of their own loss.
-    for count in range(1, len(back)):
-        fewer = [item.name.split("'")[1] for item in free.worst[:count]]
-        tried = myops.onnx.quantize(source, data=data, reduce_range=False, keep=fewer)
-        assert tried.losses["y"] > bound
-    decibels = myops.onnx.quantize(source, data=data, metric="sqnr", max_loss=10)
-    assert decibels.holds
-    assert 10 < decibels.to_dict()["losses"]["y"] < 60
-
-
-def test_max_loss_counts_the_loss_at_the_outputs() -> None:
-    """A layer with a small loss that a later difference amplifies returns to float; a layer with a
-    large loss of which little reaches the output stays on integers."""
-    random = np.random.default_rng(0)
-    first = np.repeat(random.standard_normal((1, 3, 3, 3)), 2, 0).astype(np.float32)
-    first[1] *= 1.02
-    uneven = random.standard_normal((4, 3, 3, 3)).astype(np.float32)
-    uneven[:3] *= 1e-2  # one channel determines the range of all
-    weights = [weight("W1", first), weight("W2", np.float32([[[[50]], [[-50]]]])),
-               weight("W3", uneven), weight("few", np.float32(1e-2))]  # fmt: skip
-    nodes = [
-        node("Conv", "x W1", "c1", pads=[1] * 4), node("Conv", "c1 W2", "c2"),
-        node("Conv", "x W3", "c3", pads=[1] * 4), node("Relu", "c3", "r3"),
-        node("ReduceMean", "r3 channels", "m3"), node("Mul", "m3 few", "s3"),
-        node("Add", "c2 s3", "y"),
-    ]  # fmt: skip
-    weights.append(weight("channels", np.int64([1])))
-    source = model(nodes, [value("x", [1, 3, "h", "w"])], [value("y")], weights)
-    free = myops.onnx.quantize(source, data=DATA)
-    alone = {item.name.split("'")[1]: item.loss for item in free.worst}
-    assert free.losses["y"] > 0.1 > alone["Conv_c1"]  # type: ignore[operator]
-    held = myops.onnx.quantize(source, data=DATA, max_loss=0.02)
-    assert held.holds
-    found = by_name(held)
-    assert found["Conv_c1"].kind == "bound"
-    assert "as the only one on integers it costs" in found["Conv_c1"].reason
-    assert found["Conv_c3"].precision == "int8"
-
-
-def test_a_max_loss_that_only_float32_meets() -> None:
-    """Layers that could not be measured alone return to float too: the model is the original
-    one."""
-    source = network()
-    result = myops.onnx.quantize(source, data=DATA, max_loss=1e-9)
-    assert {item.precision for item in result.nodes} == {"float32"}
-    assert result.holds
-    assert "No node became int8; see the reasons." in result.notes
-    assert not result.converted
-    kinds = {item.op_type for item in result.model.graph.node}
-    assert not kinds & {"QuantizeLinear", "DequantizeLinear"}
-
-
-def test_kept_nodes_stay_float() -> None:
-    result = myops.onnx.quantize(network(), data=DATA, keep=["Conv_c1", "myops::Resize"])
-    found = by_name(result)
-    assert found["Conv_c1"].kind == found["Resize_u"].kind == "kept"
-    assert found["Conv_c2"].precision == "int8"
-    kinds = {t.name: t.data_type for t in result.model.graph.initializer}
-    assert kinds["W1"] == TensorProto.FLOAT
-
-
-def test_losses_are_measured_on_the_check_inputs() -> None:
-    loud = [{"x": 30 * DATA[0]["x"]}]
-    usual = myops.onnx.quantize(network(), data=DATA)
-    outside = myops.onnx.quantize(network(), data=DATA, check=loud)
-    assert outside.losses["y"] > 3 * usual.losses["y"]  # beyond the ranges
-    assert (outside.calibrated, outside.runs) == (4, 1)
-    assert myops.onnx.quantize(network(), data=DATA, most=2).calibrated == 2
-
-
 def test_nested_graphs_functions_and_unnamed_nodes() -> None:
     """An If in the graph, functions of the file, unnamed nodes, function bodies of our nodes."""
     inner = helper.make_function(
@@ -317,126 +237,3 @@ def test_a_prototype_runs_during_calibration(inside: bool) -> None:
     check(source, result)
     assert 0 < result.losses["y"] < 0.05
     assert {item.op_type for item in result.nodes if item.precision == "int8"} == {"MatMul"}
-
-
-def test_losses_beside_fill_values_are_counted() -> None:
-    """One integer scale for -1e9 and for scores loses the scores."""
-    mask = np.tri(12, 10, dtype=bool)
-    nodes = [node("Conv", "x W", "s"), node("Where", "mask s fill", "y"),
-             node("Softmax", "y", "p")]  # fmt: skip
-    weights = [weight("W", (RANDOM.standard_normal((3, 3, 1, 1)) / 2).astype(np.float32)),
-               weight("mask", mask), weight("fill", np.float32(-1e9))]  # fmt: skip
-    source = model(nodes, [value("x", [1, 3, 12, 10])], [value("y"), value("p")], weights)
-    lost = myops.onnx.quantize(source, data=DATA)
-    assert lost.losses["y"] > 0.5
-    held = myops.onnx.quantize(source, data=DATA, max_loss=0.05)
-    assert held.holds
-    assert held.losses["y"] < 0.05
-    check(source, held)
-
-
-@pytest.mark.parametrize("fill", [-np.inf, np.nan])
-@pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
-def test_values_without_a_range_stay_float(method: str, fill: float) -> None:
-    """Scores with a mask of -inf, as in causal attention."""
-    mask = np.tri(12, 10, dtype=bool)
-    nodes = [node("Conv", "x W", "s"), node("Where", "mask s fill", "m"),
-             node("Max" if np.isnan(fill) else "Softmax", "m", "p"),
-             node("Where", "mask p zero", "k"), node("Conv", "k V", "y")]  # fmt: skip
-    weights = [weight("W", RANDOM.standard_normal((3, 3, 1, 1)).astype(np.float32)),
-               weight("V", RANDOM.standard_normal((2, 3, 3, 3)).astype(np.float32)),
-               weight("mask", mask), weight("fill", np.float32(fill)),
-               weight("zero", np.float32(0))]  # fmt: skip
-    source = model(nodes, [value("x", [1, 3, 12, 10])], [value("y")], weights)
-    result = myops.onnx.quantize(source, data=DATA, method=method)
-    assert result.losses["y"] < (0.5 if method == "entropy" else 0.05)
-    found = by_name(result)
-    if np.isinf(fill):  # ONNX Runtime's minimum ignores NaN
-        assert found["Where_m"].kind == "range"
-    assert found["Conv_y"].precision == "int8"
-    result.print()
-    check(source, result)
-
-
-# ---- Inputs from folders.
-
-
-def test_wrong_arguments_are_refused() -> None:
-    old = network()
-    old.opset_import[0].version = 10
-    for source, more, text in (
-        (network(), {"method": "mean"}, "minmax"), (network(), {"activations": "int4"}, "int8"),
-        (network(), {"keep": ["Convolution"]}, "Conv"), (network(), {"most": 0}, "at least 1"),
-        (network(), {"max_loss": -1}, "max_loss"), (network(), {"metric": "l3"}, "metric"),
-        (old, {}, "opset 10, expected 13 or later for per_channel"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=text):
-            myops.onnx.quantize(source, data=DATA, **more)  # type: ignore[arg-type]
-
-
-def test_a_model_that_is_quantized_already_is_refused() -> None:
-    inner = helper.make_graph(
-        [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "d")],
-        "then", [], [value("d")],
-    )  # fmt: skip
-    other = helper.make_graph([node("Identity", "x", "e")], "else", [], [value("e")])
-    branches = [helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=other)]
-    constants = [
-        weight("s", np.float32(0.1)), weight("z", np.uint8(3)), weight("c", np.array(True)),
-    ]  # fmt: skip
-    nested = model(branches, [value("x", [1, 3, "h", "w"])], [value("y")], constants)
-    for source, text in (
-        (myops.onnx.quantize(network(), data=DATA).model, r"[0-9]+ QuantizeLinear nodes"),
-        (nested, "1 DequantizeLinear and 1 QuantizeLinear nodes"),
-    ):
-        with pytest.raises(ValueError, match=f"{text}, which is quantized.*expected a float"):
-            myops.onnx.quantize(source, data=DATA)
-
-
-def test_the_report_as_text_json_and_html(capsys: pytest.CaptureFixture[str]) -> None:
-    result = myops.onnx.quantize(network(), data=DATA)
-    result.print(all_nodes=True)
-    text = capsys.readouterr().out
-    assert "nodes in int8" in text
-    assert "alone loses" in text
-    assert json.loads(json.dumps(result.to_dict()))["calibrated"] == 4
-    assert "uint8 activations" in result._repr_html_()
-
-
-def test_external_data_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "outside.onnx"
-    onnx.save(network(), path, save_as_external_data=True, size_threshold=0, location="w.bin")
-    result = myops.onnx.quantize(path, tmp_path / "int8.onnx", data=DATA)
-    assert result.losses["y"] < 0.1
-    assert numpy_helper.to_array(result.model.graph.initializer[0]) is not None
-
-
-def test_an_input_with_a_default_that_becomes_a_constant_is_named() -> None:
-    made = network()
-    made.graph.input.append(helper.make_tensor_value_info("b1", TensorProto.FLOAT, [8]))
-    result = myops.onnx.quantize(made, data=DATA)
-    assert [item.name for item in result.model.graph.input] == ["x"]
-    assert any("'b1' had a default" in note for note in result.notes)
-
-
-@pytest.mark.parametrize("opset", [17, 19])
-def test_layers_in_float16_are_quantized_from_opset_19_on(opset: int) -> None:
-    """Before, QuantizeLinear reads float32 only, and such a model did not load."""
-    random = np.random.default_rng(0)
-    kinds = {"x": (TensorProto.FLOAT16, ["n", 8]), "y": (TensorProto.FLOAT, ["n", 4])}
-    x, y = (helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items())
-    nodes = [
-        node("MatMul", "x v", "h"), helper.make_node("Cast", ["h"], ["f"], to=1),
-        node("MatMul", "f w", "y"),
-    ]  # fmt: skip
-    weights = [weight("v", random.standard_normal((8, 8)).astype(np.float16)),
-               weight("w", random.standard_normal((8, 4)).astype(np.float32))]  # fmt: skip
-    made = helper.make_model(
-        helper.make_graph(nodes, "g", [x], [y], weights),
-        opset_imports=[helper.make_opsetid("", opset)], ir_version=9,
-    )  # fmt: skip
-    data = [{"x": random.standard_normal((5, 8)).astype(np.float16)} for _ in range(4)]
-    result = myops.onnx.quantize(made, data=data)
-    products = [item for item in result.nodes if item.op_type == "MatMul"]
-    assert [item.precision for item in products] == ["int8" if opset == 19 else "float16", "int8"]
-    assert result.losses["y"] < 0.05
