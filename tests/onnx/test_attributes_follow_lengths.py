@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from guard_models import Model
 
 import myops
-from myops.onnx import export
+from myops.onnx import ExportCheckError, export
+
+EXPORTERS = ["dynamo", "torchscript"]
+AXES = {"x": {2: "height", 3: "width"}}
+
+pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 
 KINDS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "int": (1, lambda h: h // 2),
@@ -36,7 +43,7 @@ def _op(name: str, default: Any) -> Any:
 OPS = {kind: _op("op_" + kind.replace(" ", "_"), value) for kind, (value, _) in KINDS.items()}
 
 
-@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_the_error_names_operator_attribute_and_what_to_do(kind: str, exporter: str) -> None:
     class Model(torch.nn.Module):
@@ -52,3 +59,62 @@ def test_the_error_names_operator_attribute_and_what_to_do(kind: str, exporter: 
     assert "dynamic_axes" in text
     if exporter == "dynamo":
         assert "# the line to name" in text
+
+
+@torch.library.custom_op("myops_lengths_test::rows", mutates_args=())
+def rows(x: torch.Tensor, height: int) -> torch.Tensor:
+    return F.interpolate(x, size=(height, 5))
+
+
+@rows.register_fake
+def _(x: torch.Tensor, height: int) -> torch.Tensor:
+    return x.new_empty((x.shape[0], x.shape[1], height, 5))
+
+
+_library = torch.library.Library("myops_lengths_test", "FRAGMENT")
+_library.define("fixed_rows(Tensor x, int height) -> Tensor")  # int: torch.export makes it constant
+_library.impl("fixed_rows", lambda x, height: rows(x, height), "CompositeExplicitAutograd")
+_library.impl("fixed_rows", lambda x, height: x.new_empty((*x.shape[:2], height, 5)), "Meta")
+
+
+for _name in ("rows", "fixed_rows"):
+    myops.onnx.register_symbolic(
+        f"myops_lengths_test::{_name}",
+        lambda g, x, height: g.op("myops_lengths_test::Rows", x, height=height),
+    )
+
+
+def following(x: torch.Tensor) -> torch.Tensor:
+    return rows(x, x.shape[2] // 2)
+
+
+def following_in_a_constant(x: torch.Tensor) -> torch.Tensor:
+    return torch.ops.myops_lengths_test.fixed_rows(x, x.shape[2] // 2)
+
+
+def following_in_ours(x: torch.Tensor) -> torch.Tensor:
+    pad = x.shape[2] // 8
+    offset = x.new_zeros(1, 18, x.shape[2] + 2 * pad - 2, x.shape[3] + 2 * pad - 2)
+    return myops.deform_conv2d(x, offset, torch.ones(3, 2, 3, 3), padding=[pad, pad])
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("forward", [following, following_in_a_constant])
+def test_an_attribute_that_follows_a_length_is_refused(forward: Any, exporter: str) -> None:
+    """No library can run the node; the error does not need one."""
+    x = torch.rand(1, 2, 8, 9)
+    text = r"height.*follows the length of an input|height.*computed at run time"
+    with pytest.raises((ExportCheckError, RuntimeError, ValueError), match=text) as caught:
+        export(Model(forward), x, dynamic_axes=AXES, exporter=exporter, skip_checks=["numbers"])
+    assert "input" in str(caught.value)  # what to do
+    fixed = export(Model(forward), x, exporter=exporter, skip_checks=["numbers"])
+    (node,) = [node for node in fixed.graph.node if node.op_type == "Rows"]
+    assert node.attribute[0].i == 4
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_an_attribute_of_ours_that_follows_a_length_is_refused(exporter: str) -> None:
+    x = torch.rand(1, 2, 8, 8)
+    text = "follows the length of an input|attribute of an ONNX node cannot"
+    with pytest.raises((ExportCheckError, RuntimeError, ValueError), match=text):
+        export(Model(following_in_ours), x, dynamic_axes={"x": [2]}, exporter=exporter)

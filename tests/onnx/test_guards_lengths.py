@@ -1,11 +1,8 @@
-"""Other lengths: which lengths the search tries, and which errors the checks of export give."""
+"""Other lengths: which errors and warnings the checks of export give."""
 
 from __future__ import annotations
 
 import bisect
-import random
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import onnx
@@ -17,92 +14,13 @@ from guard_models import Model, assert_fails
 import myops
 from myops._torch import traced_numbers
 from myops.onnx import ExportCheckError, ExportCheckWarning, export
-from myops.onnx.exporting import exact_optimizer, float_lengths, recorded
-from myops.onnx.guards import _difference, _lengths, _origin, other_lengths, special_values
-from myops.onnx.guards._lengths import Group
+from myops.onnx.exporting import float_lengths, recorded
+from myops.onnx.guards import _difference, _origin
 
 EXPORTERS = ["dynamo", "torchscript"]
 AXES = {"x": {2: "height", 3: "width"}}
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
-
-
-# -- the search ---------------------------------------------------------------------------------
-
-
-def frozen(seed: int) -> tuple[dict[str, int], int, Callable[..., Any], set[int]]:
-    """A computation on two lengths that an exporter may build in, and the lengths that the model
-    takes."""
-    generator = random.Random(seed)
-    unit = generator.choice([1, 1, 2, 4, 7, 8, 14, 32])
-    constant = generator.choice([3, 7, 14, 16, 32, 60, 100])
-    example = {"h": unit * generator.randint(2, 9), "w": unit * generator.randint(2, 9)}
-    ways: list[Callable[[int, int], Any]] = [
-        lambda h, w: h // constant,
-        lambda h, w: h % constant == 0,
-        lambda h, w: w % constant,
-        lambda h, w: h > constant,
-        lambda h, w: w <= constant,
-        lambda h, w: (h // constant) * (w // constant),
-        lambda h, w: h > w,
-        lambda h, w: h == w,
-        lambda h, w: round(h / constant),
-        lambda h, w: -(-w // constant),
-    ]
-    return example, unit, generator.choice(ways), {constant}
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_the_search_finds_lengths_with_another_result(tied: bool) -> None:
-    """For every way to compute with lengths, and for all conditions on lengths."""
-    for seed in range(300):
-        example, unit, compute, constants = frozen(seed)
-        groups = [Group([((name, 0), length)]) for name, length in example.items()]
-        before, seen = compute(*example.values()), set()
-
-        def attempt(point: Any, example: Any = example, unit: int = unit,
-                    compute: Any = compute, seen: Any = seen) -> bool:  # fmt: skip
-            h, w = point["h", 0], point["w", 0]
-            if h % unit or w % unit or (tied and h - example["h"] != w - example["w"]):
-                return False
-            seen.add(compute(h, w))
-            return True
-
-        def always(*point: Any) -> bool:
-            return True
-
-        assert _lengths.explore(groups, constants, attempt, always, always)
-        possible = {
-            compute(h, w)
-            for h in range(unit, 260, unit)
-            for w in ([h - example["h"] + example["w"]] if tied else range(unit, 260, unit))
-            if w > 0 and min(h, w) > 1
-        }
-        assert seen - {before} or possible == {before}, seed
-
-
-def test_the_search_changes_lengths_in_their_ratio() -> None:
-    """A mask of a quarter of the size: the axes change neither alone nor by the same amount."""
-    taken = []
-    groups = [Group([(("x", 0), 16)]), Group([(("mask", 0), 4)])]
-
-    def attempt(point: Any) -> bool:
-        if point["x", 0] != 4 * point["mask", 0]:
-            return False
-        taken.append(point["x", 0])
-        return True
-
-    assert _lengths.explore(groups, [], attempt, lambda: True, lambda point: True)
-    assert len(taken) > 2
-
-
-def test_the_search_ends_for_a_model_with_one_length() -> None:
-    assert not _lengths.explore(
-        [Group([(("x", 0), 16)])], [], lambda point: False, lambda: True, lambda point: True
-    )
-
-
-# -- what is said -------------------------------------------------------------------------------
 
 
 def patches(x: torch.Tensor) -> torch.Tensor:
@@ -252,14 +170,6 @@ def test_a_length_of_one_is_a_warning() -> None:
         export(Model(forward), x, dynamic_axes={"x": [2]}, exporter="torchscript")
 
 
-def test_a_search_that_ran_out_of_time_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_lengths, "SECONDS", 0.05)
-    x = torch.rand(1, 2, 64, 64)
-    model = torch.nn.Sequential(*[torch.nn.Conv2d(2, 2, 9, padding=4) for _ in range(20)])
-    with pytest.warns(ExportCheckWarning, match=r"only \d+ other lengths|no other lengths"):
-        export(model, x, dynamic_axes={"input": {2: "h", 3: "w"}}, exporter="torchscript")
-
-
 def test_an_untested_fixed_output_shape_is_a_warning() -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         assert x.shape[2] == 4, "four rows"
@@ -268,140 +178,6 @@ def test_an_untested_fixed_output_shape_is_a_warning() -> None:
     with pytest.warns(ExportCheckWarning, match=r"every output has a fixed shape"):
         export(Model(forward), torch.rand(1, 1, 4, 5), dynamic_axes={"x": [2]},
                exporter="torchscript")  # fmt: skip
-
-
-def test_the_search_tries_only_declared_multiples() -> None:
-    seen = []
-
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        seen.append(tuple(x.shape[2:]))
-        return F.avg_pool2d(x, 8)
-
-    axes = {"x": {2: "8*h", 3: "8*w"}}
-    export(Model(forward), torch.rand(1, 1, 16, 24), dynamic_axes=axes, exporter="torchscript")
-    lengths = {int(n) for size in seen for n in size}
-    assert len(lengths) >= 4
-    assert not [n for n in lengths if n % 8]
-
-
-# -- attributes that follow a length ------------------------------------------------------------
-
-
-@torch.library.custom_op("myops_lengths_test::rows", mutates_args=())
-def rows(x: torch.Tensor, height: int) -> torch.Tensor:
-    return F.interpolate(x, size=(height, 5))
-
-
-@rows.register_fake
-def _(x: torch.Tensor, height: int) -> torch.Tensor:
-    return x.new_empty((x.shape[0], x.shape[1], height, 5))
-
-
-_library = torch.library.Library("myops_lengths_test", "FRAGMENT")
-_library.define("fixed_rows(Tensor x, int height) -> Tensor")  # int: torch.export makes it constant
-_library.impl("fixed_rows", lambda x, height: rows(x, height), "CompositeExplicitAutograd")
-_library.impl("fixed_rows", lambda x, height: x.new_empty((*x.shape[:2], height, 5)), "Meta")
-for _name in ("rows", "fixed_rows"):
-    myops.onnx.register_symbolic(
-        f"myops_lengths_test::{_name}",
-        lambda g, x, height: g.op("myops_lengths_test::Rows", x, height=height),
-    )
-
-
-def following(x: torch.Tensor) -> torch.Tensor:
-    return rows(x, x.shape[2] // 2)
-
-
-def following_in_a_constant(x: torch.Tensor) -> torch.Tensor:
-    return torch.ops.myops_lengths_test.fixed_rows(x, x.shape[2] // 2)
-
-
-def following_in_ours(x: torch.Tensor) -> torch.Tensor:
-    pad = x.shape[2] // 8
-    offset = x.new_zeros(1, 18, x.shape[2] + 2 * pad - 2, x.shape[3] + 2 * pad - 2)
-    return myops.deform_conv2d(x, offset, torch.ones(3, 2, 3, 3), padding=[pad, pad])
-
-
-@pytest.mark.parametrize("exporter", EXPORTERS)
-@pytest.mark.parametrize("forward", [following, following_in_a_constant])
-def test_an_attribute_that_follows_a_length_is_refused(forward: Any, exporter: str) -> None:
-    """No library can run the node; the error does not need one."""
-    x = torch.rand(1, 2, 8, 9)
-    text = r"height.*follows the length of an input|height.*computed at run time"
-    with pytest.raises((ExportCheckError, RuntimeError, ValueError), match=text) as caught:
-        export(Model(forward), x, dynamic_axes=AXES, exporter=exporter, skip_checks=["numbers"])
-    assert "input" in str(caught.value)  # what to do
-    fixed = export(Model(forward), x, exporter=exporter, skip_checks=["numbers"])
-    (node,) = [node for node in fixed.graph.node if node.op_type == "Rows"]
-    assert node.attribute[0].i == 4
-
-
-@pytest.mark.parametrize("exporter", EXPORTERS)
-def test_an_attribute_of_ours_that_follows_a_length_is_refused(exporter: str) -> None:
-    x = torch.rand(1, 2, 8, 8)
-    text = "follows the length of an input|attribute of an ONNX node cannot"
-    with pytest.raises((ExportCheckError, RuntimeError, ValueError), match=text):
-        export(Model(following_in_ours), x, dynamic_axes={"x": [2]}, exporter=exporter)
-
-
-# -- special numbers ----------------------------------------------------------------------------
-
-
-def guarded(x: torch.Tensor) -> torch.Tensor:
-    return x / (x + 1e-9)
-
-
-@pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_small_constant_is_kept(exporter: str, no_warnings: None) -> None:
-    model = export(Model(guarded), torch.rand(3, 4), exporter=exporter)
-    assert "Add" in [node.op_type for node in model.graph.node]
-    (got,) = myops.ort.session(model).run(None, {"x": np.zeros((3, 4), np.float32)})
-    np.testing.assert_array_equal(got, 0)
-
-
-def test_a_small_constant_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with an onnxscript whose optimizer cannot be made exact."""
-    monkeypatch.delattr("onnxscript.rewriter._matcher.math")
-    monkeypatch.setattr("onnxscript.rewriter._matcher.math", __import__("math"), raising=False)
-    monkeypatch.setattr(exact_optimizer, "_Exact", lambda: __import__("math"))
-    text = "with x all zeros output .* nan at .* a small constant was left out"
-    assert_fails("numbers", text, Model(guarded), torch.rand(3, 4))
-
-
-@pytest.mark.parametrize(
-    "forward",
-    [
-        lambda x: x / x.norm(),  # NaN at zeros, in both
-        lambda x: x.topk(2).indices,  # ties at zeros and ones
-        lambda x: x.softmax(-1).argmax(-1),
-        lambda x: (x - x.mean()) / x.std(),  # 0 / 0, and cancellation where numbers are large
-        lambda x: torch.log(x),
-        lambda x: x.exp(),
-        lambda x: torch.round(x * 3),
-    ],
-)
-def test_unstable_results_at_special_values_are_no_fault(forward: Any, no_warnings: None) -> None:
-    export(Model(forward), torch.rand(2, 3, 8) + 0.1, exporter="torchscript")
-
-
-def test_a_scale_factor_is_not_tried_with_large_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large factor would need all memory of the machine."""
-    seen = []
-
-    def forward(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-        seen.append(float(factor.max()))
-        return myops.interpolate(x, scale_factor=factor)
-
-    export(Model(forward), (torch.rand(1, 1, 4, 6), torch.tensor([2.0, 2.0])),
-           exporter="torchscript")  # fmt: skip
-    assert max(seen) < 10
-
-
-def test_sums_in_another_order_are_no_fault(no_warnings: None) -> None:
-    assert special_values.SECONDS > 0
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64), torch.nn.GELU())
-    export(model, torch.rand(2, 8, 64), exporter="torchscript")
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
