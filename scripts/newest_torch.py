@@ -29,7 +29,8 @@ RECORD = ROOT / "docs" / "newest_torch.json"
 # The private names of torch, calls of each kind, the conformance tests of our ops, both exporters.
 TESTS = (
     *("test_private_names", "test_not_dense", "test_fast_call", "test_my_add", "test_no_gradient"),
-    *("test_functorch", "test_out", "test_resize", "test_interpolate", "test_deform_conv2d"),
+    *("test_functorch", "test_out", "test_resize", "test_interpolate", "test_interpolate_traced"),
+    *("test_interpolate_words", "test_deform_conv2d"),
 )
 EXPORT = (
     "test_export", "test_export_axes", "test_export_quiet", "test_export_lengths",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -56,6 +57,62 @@ def test_refusals_name_what_the_caller_gave(
             text = "scale_factor: got (-?[0-9.]+, expected a finite|an output length of [0-9]+ on)"
     with pytest.raises((RuntimeError, TypeError), match=f"^interpolate: {text}"):
         myops.interpolate(**{"input": X8, "mode": mode, **given})
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "size and scale_factor: got 0 of them, expected exactly one"),
+        ({"size": 4, "scale_factor": 2}, "size and scale_factor: got 2 of them"),
+        ({"size": 4, "mode": "cubic"}, "mode: got 'cubic', expected one of"),
+        ({"size": 4, "mode": "trilinear"}, 'input: got rank 4, expected 5 for "trilinear"'),
+        ({"size": 4, "align_corners": True}, "align_corners: got True, expected None"),
+        ({"size": (4, 4, 4)}, "size: got 3 entries, expected 2"),
+        ({"size": torch.ones(3, dtype=torch.int64)}, "size: got a tensor of shape (3,)"),
+        ({"size": 4, "antialias": True}, "antialias: got True"),
+        ({"size": 4, "recompute_scale_factor": True}, "recompute_scale_factor: got True"),
+        ({"size": 0}, "interpolate: size: got 0 on axis 2, expected at least 1"),
+        (
+            {"scale_factor": -1.0},
+            "interpolate: scale_factor: got -1 on axis 2, expected a finite number above 0",
+        ),
+        ({"scale_factor": float("inf")}, "interpolate: scale_factor: got inf"),
+        ({"scale_factor": torch.tensor(float("nan"))}, "interpolate: scale_factor: got nan"),
+        ({"scale_factor": torch.tensor(2 + 1j)}, "scale_factor: got a tensor of torch.complex64"),
+        ({"scale_factor": torch.tensor([True, True])}, "scale_factor: got a tensor of torch.bool"),
+    ],
+)
+def test_wrong_arguments_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises((ValueError, RuntimeError, TypeError)) as info:
+        myops.interpolate(X8, **options)
+    assert text in str(info.value)
+
+
+LENGTH = "interpolate: scale_factor: got an output length of "
+
+
+@pytest.mark.parametrize("by_sizes", [{"mode": "area"}, {"recompute_scale_factor": True}], ids=str)
+@pytest.mark.parametrize(
+    ("factor", "number", "tensor"),
+    [
+        (math.nan, "got nan, expected a finite number above 0", "0 on axis 2, expected at least 1"),
+        (math.inf, "got inf, expected a finite", "2199023255552 on axis 2, expected at most 2^40"),
+        (-1.0, "got -1.0, expected a finite", "0 on axis 2, expected at least 1"),
+        (0.0, "got 0.0, expected a finite", "0 on axis 2, expected at least 1"),
+        (0.01, LENGTH + "0 on axis 2", "0 on axis 2, expected at least 1"),
+        (1e300, LENGTH + "2199023255552 on", "2199023255552 on axis 2, expected at most 2^40"),
+    ],
+)
+def test_factors_that_give_no_length_are_refused(
+    by_sizes: dict[str, Any], factor: float, number: str, tensor: str
+) -> None:
+    """The text names the factor, also where the op gets sizes that were computed from it."""
+    tensors = torch.tensor([factor, 1.0], dtype=torch.float64)
+    for given, text in ((factor, number), ((factor, 1), number), (tensors, LENGTH + tensor)):
+        with pytest.raises(RuntimeError) as info:
+            myops.interpolate(X8, scale_factor=given, **by_sizes)
+        assert text in str(info.value)
+        assert str(info.value).startswith("interpolate: scale_factor: ")
 
 
 def test_other_errors_stay() -> None:
