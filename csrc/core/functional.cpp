@@ -1,6 +1,5 @@
 #include "functional.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 

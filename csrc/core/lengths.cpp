@@ -1,7 +1,6 @@
 // Named lengths and textual shape rules.
 #include "myops/lengths.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>

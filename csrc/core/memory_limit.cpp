@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
-#include <sstream>
 
 #if __has_include(<unistd.h>)
 #include <unistd.h>

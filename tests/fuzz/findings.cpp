@@ -1,7 +1,5 @@
 #include "findings.h"
 
-#include <cstring>
-
 namespace fuzz {
 namespace {
 

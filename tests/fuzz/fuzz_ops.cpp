@@ -12,7 +12,6 @@
 // At the end a table says how many calls there were of each kind.
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 
 #include "direct.h"

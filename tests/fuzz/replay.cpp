@@ -4,7 +4,6 @@
 //   fuzz_ops [-runs=N] [-seed=N]       calls of random bytes, of which none depends on another
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>

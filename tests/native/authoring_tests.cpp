@@ -1,6 +1,5 @@
 // The SDK for authors of ops: shape rules with names of lengths, bounds of attributes, typed
 // scratch memory, descriptions of gradients.
-#include <functional>
 #include <vector>
 
 #include "checking.h"

@@ -1,9 +1,7 @@
 // Numbers that decide a shape, overwritten by another thread during a call: the rule, the kernel
 // and the shape cache all see the numbers at the beginning of the call.
-#include <cstring>
 #include <functional>
 #include <iterator>
-#include <limits>
 #include <vector>
 
 #include "../../csrc/core/shape_cache.h"

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <limits>
-#include <thread>
 #include <vector>
 
 #include "checking.h"

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <limits>
 #include <random>
-#include <string>
 
 #include "checking.h"
 #include "myops/error.h"

@@ -2,8 +2,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <memory>
-
 #include "../../csrc/adapters/numpy/thread_pool.h"
 #include "checking.h"
 

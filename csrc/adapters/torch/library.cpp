@@ -7,8 +7,6 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
-#include <array>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>

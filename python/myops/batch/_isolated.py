@@ -36,7 +36,6 @@ class Isolated:
         self._job = job
         self._stopped = stopped
         self._process: subprocess.Popen[bytes] | None = None
-        self.deaths = 0
 
     def process(self, shard: Shard) -> Record:
         """Makes the outputs of a shard.
@@ -63,7 +62,6 @@ class Isolated:
                 status = self._end()
                 if self._stopped.is_set():
                     raise Stopped from None
-                self.deaths += 1
                 if not rows:
                     raise RuntimeError(
                         f"a worker's process ended before it had a row: {died(status)}"

@@ -183,6 +183,6 @@ def with_outputs(
     for name in (*(outputs or ()), *whole):
         choose(name, known, "outputs: the outputs of the model have")
     wanted = list(dict.fromkeys(outputs)) if outputs else list(known)
-    made = tuple(_recipe.output(known[name], recipe.inputs, whole, recipe.pixels)
+    made = tuple(_recipe.output(known[name], recipe.inputs, whole)
                  for name in wanted)  # fmt: skip
     return replace(recipe, outputs=made, batch=batch)

@@ -217,9 +217,7 @@ def rows_of_arrays(value: Any, shape: tuple[int, ...], said: str, path: str) -> 
     )
 
 
-def output(
-    value: Any, inputs: Sequence[Input], whole: Sequence[str], said: PixelSettings
-) -> Output:
+def output(value: Any, inputs: Sequence[Input], whole: Sequence[str]) -> Output:
     """How an output is divided into rows, and whether it is a picture."""
     shape = shape_of(value)
     dtype = dtype_of(value, "output")

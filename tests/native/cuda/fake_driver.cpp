@@ -5,7 +5,6 @@
 // block shares is a heap block of exactly its size, with garbage in it. With code from a real NVRTC
 // (an ELF file) it checks that the kernels exist, and runs none.
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,4 @@
 // The sizes of calls in tiles, and the copies of their inputs.
-#include <limits>
 
 #include "tile_launch.h"
 

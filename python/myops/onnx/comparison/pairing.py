@@ -69,7 +69,7 @@ def pair_all(
         if not region.path or call is None or counts[region.path] != made[region.path]:
             continue
         for name, tensor in pair_up(graph.leaving(region), call.outputs, values, tolerance):
-            after = _fused_after(call, tensor, name, run, counts, values, tolerance)
+            after = _fused_after(tensor, name, run, counts, values, tolerance)
             other = after or _fused_before(call, run, counts)
             kept, where = (after.outputs[0], "") if after else (tensor, tensor.place)
             matched |= {(other.path, other.call)} if other else set()
@@ -183,7 +183,6 @@ def _alike(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _fused_after(
-    call: ModuleCall,
     tensor: Tensor,
     name: str,
     run: Recording,

@@ -16,7 +16,6 @@ import onnx
 from myops.onnx.graph import scopes, structure
 from myops.onnx.graph.weights import without_weights
 
-_BY_CHANNEL = ("ConvTranspose", "BatchNormalization", "InstanceNormalization")
 _PASSES = 4  # because a length that was found may determine others
 Shape = list[Any]
 

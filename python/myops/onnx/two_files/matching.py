@@ -231,7 +231,7 @@ def _downwards(found: Match, *, replaced: bool = False) -> None:
                 others = (p for p in alike if not titles & _titles(two.nodes[p]))
                 counterpart = next(others, alike[0])
             found.pair_nodes(place, counterpart, PLACE)
-        elif replaced and len(free) == 1 and len(_rivals(found, node, read)) == 1:
+        elif replaced and len(free) == 1 and len(_rivals(found, read)) == 1:
             found.pair_nodes(place, free[0], REPLACED)
 
 
@@ -242,7 +242,7 @@ def _in_order(node: onnx.NodeProto, numbers: list[int | None]) -> tuple[int | No
     return tuple(numbers)
 
 
-def _rivals(found: Match, node: onnx.NodeProto, read: list[str]) -> list[int]:
+def _rivals(found: Match, read: list[str]) -> list[int]:
     """The unpaired nodes of the first side that read the same."""
     first = next(name for name in read if name)
     places = found.first.readers[first]

@@ -91,9 +91,6 @@ class FirstFileMismatch:
         return data | {"alone": self.alone and dataclasses.asdict(self.alone)}
 
 
-FileBlame = FirstFileMismatch  # the earlier name
-
-
 @dataclass(frozen=True)
 class UnmatchedValue:
     """A value without a counterpart: its name, its operator, and in which file it is."""

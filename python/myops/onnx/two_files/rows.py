@@ -68,7 +68,7 @@ def of_main_graph(
         if how in (NAME, REPLACED) and name not in outputs and _unlike(expected, got):
             continue  # equal names are not enough for values of different shapes
         rows[name] = row
-    for row in _by_numbers(match, graphs, (first, second), rows, tolerance):
+    for row in _by_numbers(graphs, (first, second), rows, tolerance):
         rows[row.name] = row
     for name, row in rows.items():
         row.depth = graphs[0].depth(name)
@@ -82,7 +82,7 @@ def _unlike(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _by_numbers(
-    match: Match, graphs: tuple[Graph, Graph], values: tuple[Any, Any],
+    graphs: tuple[Graph, Graph], values: tuple[Any, Any],
     rows: dict[str, FileValue], tolerance: Tolerance,
 ) -> Iterator[FileValue]:  # fmt: skip
     """Pairs values by their numbers, if they have no partner or one that certainly differs.

@@ -60,9 +60,7 @@ def _runs(place: LocatedNode, made: dict[str, list[LocatedNode]]) -> str:
     return BODY if makers else GONE
 
 
-def fallbacks(
-    model: onnx.ModelProto, found: Sequence[NodeFacts], provided: Provided
-) -> list[Finding]:
+def fallbacks(found: Sequence[NodeFacts], provided: Provided) -> list[Finding]:
     """Nodes of op libraries that run their function body where a kernel could."""
     return [
         finding

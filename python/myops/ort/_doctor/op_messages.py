@@ -47,7 +47,7 @@ def _op(context: MessageContext, domain: str, op_type: str) -> Finding:
                 "later.",
                 f"Set the version of {domain!r} in the model's opset_import to {lowest}.",
             )  # fmt: skip
-    return ops.unknown_op(domain, op_type, exact, context.model, context.provided)
+    return ops.unknown_op(domain, op_type, exact, context.provided)
 
 
 @rule(r"No opset import for domain '(.*?)'")

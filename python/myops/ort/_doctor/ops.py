@@ -50,12 +50,10 @@ def _unknown_ops(model: onnx.ModelProto, provided: Provided) -> Iterator[Finding
             continue  # a build that does not list its operators
         unknown.setdefault(key, []).append(place)
     for (domain, op_type), found in unknown.items():
-        yield unknown_op(domain, op_type, found, model, provided)
+        yield unknown_op(domain, op_type, found, provided)
 
 
-def unknown_op(
-    domain: str, op_type: str, found: list[LocatedNode], model: onnx.ModelProto, provided: Provided
-) -> Finding:
+def unknown_op(domain: str, op_type: str, found: list[LocatedNode], provided: Provided) -> Finding:
     """Why nothing knows an op, and what was probably meant."""
     name = graph.op_name(domain, op_type)
     labels = [place.label for place in found]

@@ -97,7 +97,7 @@ class SessionTrial:
         assigned = loaded["assigned"]
         self.report.nodes = nodes.examine(proto, optimised, assigned)
         self.report.providers = nodes.counts(assigned)
-        self.report.add(*nodes.fallbacks(proto, self.report.nodes, self.provided))
+        self.report.add(*nodes.fallbacks(self.report.nodes, self.provided))
         available = self.report.environment["providers"]
         self.report.add(*nodes.providers(proto, self.providers, loaded, available))
 
@@ -173,7 +173,7 @@ class SessionTrial:
         shapes = {name: [str(array.dtype), list(array.shape)] for name, array in feed.items()}
         for item in proto.graph.initializer:
             shapes[item.name] = [graph.dtype_name(item.data_type), list(item.dims)]
-        shapes.update(self._arriving(proto, node, folder, feed))
+        shapes.update(self._arriving(proto, node, folder))
         known = [f"{name}: {shapes[name][0]}{shapes[name][1]}" for name in node.input
                  if name in shapes]  # fmt: skip
         if known:
@@ -184,7 +184,6 @@ class SessionTrial:
         proto: onnx.ModelProto,
         node: onnx.NodeProto,
         folder: Path,
-        feed: dict[str, np.ndarray],
     ) -> dict[str, Any]:
         """dtype and shape of the node's inputs, found by running what is before it."""
         external = (t.data_location == onnx.TensorProto.EXTERNAL for t in proto.graph.initializer)
