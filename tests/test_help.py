@@ -10,6 +10,7 @@ import doctest
 import importlib
 import inspect
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -187,3 +188,25 @@ def test_dir_shows_public_names_only(name: str) -> None:
         assert str(home).startswith("myops"), item
     declared = getattr(module, "__all__", None)
     assert declared is None or set(declared) <= set(names)
+
+
+SECTION = re.compile(r"^(Args|Attributes):\n((?:    .*\n|\n)+)", re.MULTILINE)
+ITEM = re.compile(r"^    (\w[\w, ]*): ", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", [name for name, item in PUBLIC.items()
+                                  if not isinstance(item, ModuleType)])  # fmt: skip
+def test_help_describes_every_argument_in_a_line_of_its_own(name: str) -> None:
+    """And every attribute: a line that is indented wrongly hides one behind another."""
+    section = SECTION.search(inspect.getdoc(PUBLIC[name]) or "")
+    if section is None:
+        return
+    heading, text = section.groups()
+    assert not re.search(r"[a-z`]\. [a-z_]+: [A-Z]", text)
+    if heading == "Args":
+        listed = [item for found in ITEM.findall(text) for item in found.split(", ")]
+        parameters = inspect.signature(PUBLIC[name]).parameters.values()
+        assert sorted(listed) == sorted(
+            item.name for item in parameters
+            if item.kind is not item.VAR_KEYWORD or item.name in listed
+        )  # fmt: skip

@@ -85,9 +85,11 @@ class Array:
         return self._apply("Equal", np.equal, other, dtype=np.bool_)
 
     def either(self, other: Array) -> Array:
+        """Whether either is true; of bool arrays."""
         return self._apply("Or", np.logical_or, other)
 
     def floor(self) -> Array:
+        """Rounded down; of floating arrays."""
         return self._apply("Floor", np.floor)
 
     def cast(self, dtype: Any) -> Array:
@@ -104,6 +106,7 @@ class Array:
         return result
 
     def absolute(self) -> Array:
+        """Without the sign."""
         return self.at_least(0 - self)
 
     def sum_rows(self) -> Array:
@@ -118,12 +121,15 @@ class Array:
         return _call(self.g, "ReduceSum", total, self.dtype, self, one, keepdims=1)
 
     def at_most(self, other: Any) -> Array:
+        """The smaller of the two, element by element."""
         return where(self > other, other, self)
 
     def at_least(self, other: Any) -> Array:
+        """The larger of the two, element by element."""
         return where(self < other, other, self)
 
     def reshape(self, shape: Sequence[int]) -> Array:
+        """The same elements with other lengths, which may contain one -1."""
         to = Array(self.g, np.int64, np.array(shape, np.int64))
         return self._apply_to("Reshape", lambda x, s: x.reshape(s), to)
 

@@ -58,7 +58,7 @@ class Tally:
 
     Attributes:
         ran: The number of calls that were compared.
-        refused: The number of calls that every runtime refused with the same text.
+        refused: The text of each call that every runtime refused alike.
         notes: What could not be compared, and why.
         failures: The first few failures; `more` counts the others.
 
@@ -80,6 +80,7 @@ class Tally:
     seconds: float = 0.0
 
     def fail(self, variation: str, got: str, expected: str, cause: str) -> None:
+        """Adds a failure, or counts it if there are many."""
         if len(self.failures) == _MOST_FAILURES:
             self.more += 1
             return
@@ -88,6 +89,7 @@ class Tally:
         )
 
     def note(self, text: str) -> None:
+        """Adds a note, once."""
         if text not in self.notes:
             self.notes.append(text)
 

@@ -104,6 +104,7 @@ class Matrix:
         return f"{len(self.cells)} cells: " + ", ".join(said)
 
     def software(self) -> str:
+        """The names and versions of what exported and ran the files, in a line."""
         return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
     def as_dict(self) -> dict[str, Any]:

@@ -44,8 +44,9 @@ class Half:
         nodes: The precision of each node with float32 values, and the reason.
         casts: The number of casts in each run.
         weight_casts: The number of casts of weights, which run once, while a runtime loads the
-        model. losses: The loss of each output on the inputs that were tried, in `metric`; empty if
-            the model could not be run.
+            model.
+        losses: The loss of each output on the inputs that were tried, in `metric`; empty if the
+            model could not be run.
         metric: The metric of the losses.
         max_loss: The largest loss that was allowed; None: there was no limit.
         bytes_before: Size of the model's file and of the files with its external weights; of a

@@ -157,7 +157,8 @@ def quantize(
             folder contains .npz files with the inputs of one run each; .npy files or images, each
             the only input; or a folder for each input.
         check: Inputs with which the losses are measured, in the same form. Default: those of
-        `data`. most: How many inputs of each are used.
+            `data`.
+        most: How many inputs of each are used.
         method: "minmax", "entropy" or "percentile".
         activations: "uint8" or "int8".
         per_channel: Whether each channel of a weight has a scale; opset 13 or later.
