@@ -17,7 +17,7 @@ import myops.nn
 import myops.onnx
 import myops.testing.cases
 import myops.testing.suite
-from myops import _description
+from myops import _op_parts
 from myops.onnx import arrays, lowering
 
 ROOT = Path(__file__).parents[1]
@@ -89,7 +89,7 @@ def test_code_blocks_of_the_testing_page_run() -> None:
     [
         *myops.ops.modules(),
         myops.nn,
-        _description,
+        _op_parts,
         myops.testing.suite,
         myops.testing.cases,
     ],

@@ -14,7 +14,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import myops
 from myops import _libraries
-from myops._description import OPS, DecidedLength, OpInfo
+from myops._description import OPS, OpInfo
+from myops._op_parts import DecidedLength
 from myops._shape_rule import infer, infer_decided, symbolic_rule
 from myops._torch.text_rule import rule_of
 

@@ -52,11 +52,11 @@ _op_library.install_define(_define)
 
 # Public names that are not ops. Those of the first kind do not need torch.
 _TORCH_FREE = {
-    "Attribute": ("myops._description", "AttributeInfo"),
-    "Input": ("myops._description", "InputInfo"),
+    "Attribute": ("myops._op_parts", "AttributeInfo"),
+    "Input": ("myops._op_parts", "InputInfo"),
     "IntegerOp": ("myops._op_library", "IntegerOp"),
-    "at_most": ("myops._description", "at_most"),
-    "Output": ("myops._description", "OutputInfo"),
+    "at_most": ("myops._op_parts", "at_most"),
+    "Output": ("myops._op_parts", "OutputInfo"),
     "Philox": ("myops._random", "Philox"),
     "explain": ("myops._explain", "explain"),
     "forget_prepared": ("myops._prepared", "forget_prepared"),

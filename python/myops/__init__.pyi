@@ -7,13 +7,13 @@ from myops import nn as nn
 from myops import onnx as onnx
 from myops import ort as ort
 from myops import testing as testing
-from myops._description import AttributeInfo as Attribute
-from myops._description import InputInfo as Input
-from myops._description import OutputInfo as Output
-from myops._description import at_most as at_most
 from myops._explain import explain as explain
 from myops._libraries import op_library as op_library
 from myops._op_library import IntegerOp as IntegerOp
+from myops._op_parts import AttributeInfo as Attribute
+from myops._op_parts import InputInfo as Input
+from myops._op_parts import OutputInfo as Output
+from myops._op_parts import at_most as at_most
 from myops._prepared import forget_prepared as forget_prepared
 from myops._prototype.define import prototype as prototype
 from myops._random import Philox as Philox

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from myops._description import OPS, InputInfo, OpInfo
+from myops._description import OPS, OpInfo
+from myops._op_parts import InputInfo
 from myops._text import shorten
 
 MOST_THREADS = 1024

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from myops._description import OPS, DecidedLength, Dim, OpInfo
+from myops._description import OPS, OpInfo
+from myops._op_parts import DecidedLength, Dim
 
 
 def infer(

@@ -19,7 +19,8 @@ from typing import Any
 
 from myops import _libraries
 from myops._checked import checked
-from myops._description import AttributeInfo, InputInfo, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import AttributeInfo, InputInfo
 from myops._text import printable
 
 _PLAIN = (bool, int, float, str, bytes)

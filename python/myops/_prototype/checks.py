@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from myops import _description, _dtypes, _numpy, _rule_signatures
-from myops._description import AttributeInfo, InputInfo, OutputInfo
+from myops import _dtypes, _numpy, _op_parts, _rule_signatures
+from myops._op_parts import AttributeInfo, InputInfo, OutputInfo
 from myops._text import shorten
 
 _AUTOCAST = ("", "lower", "float32", "widest")
@@ -163,8 +163,8 @@ def description(description: Mapping[str, Any], domain: str, namespace: str) -> 
         expect(item["access"] in _ACCESS, where, item["access"], ", ".join(_ACCESS))
     for item in description["attributes"]:
         where = f"attributes: {item['name']}"
-        kinds = ", ".join(_description.KINDS)
-        expect(item["type"] in _description.KINDS, f"{where}: type", item["type"], kinds)
+        kinds = ", ".join(_op_parts.KINDS)
+        expect(item["type"] in _op_parts.KINDS, f"{where}: type", item["type"], kinds)
         free = item["required"] or item["optional"]
         expect(
             free or item["default"] is not None, f"{where}: default", None,

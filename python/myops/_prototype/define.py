@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from myops import _description, _libraries, _numpy
-from myops._description import AttributeInfo, InputInfo, OpInfo, OutputInfo
+from myops._description import OpInfo
 from myops._op_library import QuantizedRule
+from myops._op_parts import AttributeInfo, InputInfo, OutputInfo
 from myops._prototype import call, checks, pickled, shape_rule
 from myops._torch import written
 

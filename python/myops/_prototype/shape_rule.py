@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from myops import _author_errors
-from myops._description import DecidedLength, Dim
+from myops._op_parts import DecidedLength, Dim
 
 
 class UnknownLengthError(Exception):

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from myops import _author_errors
-from myops._description import InputInfo, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import InputInfo
 from myops._torch import decided_lengths
 
 

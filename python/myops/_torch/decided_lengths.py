@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from myops._description import DecidedLength, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import DecidedLength
 from myops._torch import devices
 
 

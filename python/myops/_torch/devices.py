@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from myops._description import InputInfo, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import InputInfo
 
 
 def check(info: OpInfo, inputs: Sequence[Any]) -> None:

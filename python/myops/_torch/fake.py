@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from myops import _author_errors, _shape_rule
-from myops._description import DecidedLength, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import DecidedLength
 from myops._torch import decided_lengths, devices
 from myops._torch.arrays import DTYPES
 from myops._torch.autograd import given

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from myops._description import AttributeInfo, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import AttributeInfo
 
 Inputs = Sequence[Any]
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from myops._description import DecidedLength, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import DecidedLength
 
 # The whole pattern of an input with values: names, at least one.
 _NUMBERS = re.compile(r"\{([A-Za-z_0-9 ]*[A-Za-z_][A-Za-z_0-9 ]*)\}")

@@ -18,8 +18,9 @@ from onnx import numpy_helper
 
 from myops import _author_errors, _description, _dtypes, _given, _libraries, _shape_rule
 from myops._checked import checked
-from myops._description import Dim, OpInfo, OutputInfo
+from myops._description import OpInfo
 from myops._names import choose
+from myops._op_parts import Dim, OutputInfo
 from myops.onnx import module_paths, rule_mistakes
 from myops.onnx.arrays import Array
 from myops.onnx.graph import files, inner_graphs, other_opsets, scopes, storage, structure

@@ -15,7 +15,8 @@ from onnx.defs import OpSchema
 
 from myops import _description, _libraries, _shape_rule
 from myops._checked import checked
-from myops._description import AttributeInfo, DecidedLength, Dim, InputInfo, OpInfo, OutputInfo
+from myops._description import OpInfo
+from myops._op_parts import AttributeInfo, DecidedLength, Dim, InputInfo, OutputInfo
 
 ONNX_TYPE_NAMES = {  # the others are called the same
     "float32": "float", "float64": "double", "float8_e4m3fn": "float8e4m3fn",

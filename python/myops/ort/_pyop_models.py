@@ -22,7 +22,8 @@ import onnx
 import onnx.inliner
 
 from myops import _description, _dtypes, _libraries
-from myops._description import AttributeInfo, InputInfo, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import AttributeInfo, InputInfo
 from myops.onnx import schema
 from myops.onnx.graph import calls
 

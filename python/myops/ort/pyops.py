@@ -55,7 +55,8 @@ import onnxruntime
 
 from myops import _dtypes, _libraries, _numpy_call
 from myops._checked import checked
-from myops._description import AttributeInfo, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import AttributeInfo
 from myops.onnx.graph import files
 from myops.onnx.schema import ELEMENT_TYPES
 from myops.ort import _extensions, _passed_on, _pyop_models, _session

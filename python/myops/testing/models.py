@@ -10,8 +10,9 @@ import onnx
 from onnx import TensorProto, helper
 
 from myops import _description
-from myops._description import AttributeInfo, OpInfo
+from myops._description import OpInfo
 from myops._dtypes import NARROW_FLOATS
+from myops._op_parts import AttributeInfo
 from myops.onnx.exporting import finishing
 from myops.onnx.matrix import narrow_floats
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto

@@ -11,7 +11,8 @@ import onnx.inliner
 from onnx import numpy_helper
 
 from myops import _libraries
-from myops._description import Dim, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import Dim
 from myops._text import printable
 from myops.onnx.graph.propagation import infer_shapes
 from myops.onnx.graph.weights import SMALL, without_weights

@@ -12,8 +12,8 @@ import onnx
 from onnx import AttributeProto, numpy_helper
 
 from myops import _libraries
-from myops._description import AttributeInfo
 from myops._names import near_misses
+from myops._op_parts import AttributeInfo
 from myops.onnx.graph.scopes import is_body
 from myops.onnx.graph.structure import GraphError, is_custom, label
 from myops.onnx.schema import attribute_proto, register_schemas

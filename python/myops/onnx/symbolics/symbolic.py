@@ -11,7 +11,8 @@ import torch
 from torch.onnx import symbolic_helper
 
 from myops import _description, _shape_rule
-from myops._description import AttributeInfo, OpInfo
+from myops._description import OpInfo
+from myops._op_parts import AttributeInfo
 from myops.onnx.symbolics import complex_numbers
 from myops.onnx.symbolics.attribute_text import FollowsLengthError
 

@@ -14,7 +14,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from myops import _shape_rule
-from myops._description import DecidedLength
+from myops._op_parts import DecidedLength
 from myops.testing import variations
 from myops.testing.bits import given_of
 from myops.testing.calls import OpCall, refusal
