@@ -9,28 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from myops.batch import _store
 from myops.batch._arrays import SHAPE, Column
+from myops.batch._parquet_opening import arrow, examined, opened, readable
 
 # Bytes of a number, by its type in the file; text counts as long as it is there.
 _WIDTHS = {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
-
-
-def arrow() -> Any:
-    """The package pyarrow, or ImportError that says how to get it."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError(
-            "Parquet needs the package pyarrow, which is not installed: pip install pyarrow"
-        ) from error
-    return pyarrow
 
 
 def schema(path: str) -> Any:
@@ -39,30 +27,20 @@ def schema(path: str) -> Any:
         return file.schema_arrow
 
 
-@contextlib.contextmanager
-def opened(path: str, buffer: int = 0) -> Iterator[Any]:
-    """A pyarrow.parquet.ParquetFile.
-
-    Args:
-        buffer: Bytes of each column that are read at once; 0: all of a row group.
-
-    Raises:
-        ValueError: It is none.
-    """
-    pyarrow = arrow()
-    with _store.opened(path) as stream:
-        try:
-            yield pyarrow.parquet.ParquetFile(stream, buffer_size=buffer)
-        except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"{path}: got no Parquet file: {error}") from error
+def rows(path: str) -> int:
+    """How many rows a file has."""
+    with examined(path) as file:
+        for number in range(file.num_row_groups):
+            _memory(path, file.metadata.row_group(number), file.schema_arrow.names)
+        return int(file.metadata.num_rows)
 
 
 def groups(path: str, wanted: Sequence[str]) -> list[tuple[int, int]]:
     """Of each row group: its rows, and about how many bytes some columns have in memory."""
-    with opened(path) as file:
+    with examined(path) as file:
         listed = with_shapes(wanted, file.schema_arrow.names)
         found = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        return [(item.num_rows, _memory(item, listed)) for item in found]
+        return [(item.num_rows, _memory(path, item, listed)) for item in found]
 
 
 def group(path: str, number: int, wanted: Sequence[str]) -> Any:
@@ -98,7 +76,8 @@ class RowGroupCursor:
         table = arrow().Table
         end = self.at + sum(map(len, self._waiting))
         while end < first + count:
-            batch = next(self._batches, None)
+            with readable(self.key[0]):
+                batch = next(self._batches, None)
             if batch is None:
                 raise ValueError(f"{self.key[0]}: the row group ends before its last row")
             self._waiting.append(table.from_batches([batch]))
@@ -143,6 +122,12 @@ def tensors(path: str, column: str) -> tuple[int, np.dtype[Any] | None]:
     if types.is_dictionary(kind):
         kind = kind.value_type
     if column + SHAPE in found.names:
+        beside = found.field(column + SHAPE).type
+        if not (_is_list(beside) and types.is_integer(beside.value_type)):
+            raise ValueError(
+                f"{path}: column {column + SHAPE!r}: got {beside}, expected lists of integers: the "
+                f"shapes of {column!r}"
+            )
         shape = _first(path, column + SHAPE)
         rank = rank if shape is None else len(shape)
     if types.is_null(kind):
@@ -165,18 +150,28 @@ def _first(path: str, column: str) -> Any:
 
 def row_bytes(path: str, wanted: Collection[str]) -> int:
     """About how many bytes a row has in memory."""
-    with opened(path) as file:
-        total = sum(_memory(file.metadata.row_group(number), wanted)
+    with examined(path) as file:
+        total = sum(_memory(path, file.metadata.row_group(number), wanted)
                     for number in range(file.num_row_groups))  # fmt: skip
         return int(total // max(1, file.metadata.num_rows))
 
 
-def _memory(group: Any, wanted: Collection[str]) -> int:
-    """Bytes of a row group: numbers that repeat take less in the file than in memory."""
+def _memory(path: str, group: Any, wanted: Collection[str]) -> int:
+    """Bytes of a row group: numbers that repeat take less in the file than in memory.
+
+    Raises:
+        ValueError: A column says that it has fewer values than the group has rows, each of which
+            would be a failure.
+    """
     total = 0
     for place in range(group.num_columns):
         part = group.column(place)
         if _column_of(part.path_in_schema, wanted):
+            if part.num_values < group.num_rows:
+                raise ValueError(
+                    f"{path}: got a damaged Parquet file: {part.num_values} values in column "
+                    f"{part.path_in_schema!r}, expected one for each of {group.num_rows} rows"
+                )
             numbers = part.num_values * _WIDTHS.get(part.physical_type, 1)
             total += max(part.total_uncompressed_size, numbers)
     return total
@@ -208,7 +203,7 @@ def column(table: Any, name: str) -> Column:
     if found is not None and (name + SHAPE not in table.column_names or shape is not None):
         try:
             return found if shape is None else found.reshape(len(found), *shape)
-        except ValueError:  # of each row
+        except (TypeError, ValueError):  # of each row
             pass
     return [_row(array, place, item) for place, item in enumerate(shapes)]
 
@@ -245,7 +240,7 @@ def _row(array: Any, place: int, shape: Any) -> Any:
         return ValueError("got null among its elements, or lists of different lengths in one row")
     try:
         return found[0] if shape is None else found[0].reshape(shape)
-    except ValueError:
+    except (TypeError, ValueError):
         return ValueError(f"got {found[0].size} elements, expected those of the shape {shape}")
 
 

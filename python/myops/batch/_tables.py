@@ -48,7 +48,7 @@ def rows(path: str, wanted: Sequence[str]) -> int:
     if kind(path) == "parquet":
         with _parquet.opened(path) as file:
             _check_columns(path, _names(path, file), wanted)
-            return int(file.metadata.num_rows)
+        return _parquet.rows(path)
     shapes = {name: shape for name, (shape, _) in _arrays.headers(path).items()}
     if list(shapes) != [""] or len(wanted) > 1:
         _check_columns(path, list(shapes), wanted)
