@@ -36,7 +36,7 @@ def elsewhere() -> None:
         "resize: X: got a tensor on privateuseone:0",
         lambda: myops.resize(image, sizes=[1, 2, 8, 8]),
     )
-    expect("deform_conv2d: X: got", lambda: myops.deform_conv2d(image, offset, weight))
+    expect("deform_conv2d: input: got", lambda: myops.deform_conv2d(image, offset, weight))
     expect(
         "deform_conv2d_backward_backward: grad: got a tensor on privateuseone:0, expected one on",
         lambda: torch.ops.myops.deform_conv2d_backward_backward(

@@ -186,6 +186,13 @@ def deform_conv2d_by_pairs(
 ) -> Tensor: ...
 
 
+def _expect_rank_4(name: str, item: Tensor) -> None:
+    if item.dim() != 4:
+        raise RuntimeError(
+            f"deform_conv2d: {name}: got rank {item.dim()}, shape {item.size()}, expected rank 4"
+        )
+
+
 def deform(
     input: Tensor,
     offset: Tensor,
@@ -196,16 +203,19 @@ def deform(
     dilation: list[int],
     mask: Tensor | None,
 ) -> Tensor:
-    if input.dim() != 4 or offset.dim() != 4 or weight.dim() != 4:
-        raise RuntimeError(
-            f"deform_conv2d: got ranks {input.dim()} of input, {offset.dim()} of offset, "
-            f"{weight.dim()} of weight, expected 4"
-        )
+    _expect_rank_4("input", input)
+    _expect_rank_4("offset", offset)
+    _expect_rank_4("weight", weight)
     pads = padding
     if len(padding) == 2:
         pads = [padding[0], padding[1], padding[0], padding[1]]
     taps = 2 * weight.size(2) * weight.size(3)
     depth = weight.size(1)
+    if depth * taps == 0:
+        raise RuntimeError(
+            f"deform_conv2d: weight: got shape {weight.size()}, expected one input channel or more "
+            "for each group, and one tap or more"
+        )
     # If there is a remainder, the op refuses the call.
     group = input.size(1) // depth
     offset_group = offset.size(1) // taps

@@ -12,6 +12,7 @@ from torch import Tensor
 from myops._op_library import IntegerOp
 from myops._torch.define import define
 from myops.ops import _deform_conv2d_flops, _scripting
+from myops.ops._argument_names import in_words_of
 from myops.ops._deform_conv2d_onnx import standard
 from myops.ops._numbers import integers, is_several, refuse_no_tensor
 
@@ -89,7 +90,21 @@ def _deform(
     mask: Tensor | None,
 ) -> Tensor:
     attributes = geometry("deform_conv2d", input, offset, weight, stride, padding, dilation)
-    return _deform_conv2d.call((input, weight, offset, bias, mask), attributes)
+    try:
+        return _deform_conv2d.call((input, weight, offset, bias, mask), attributes)
+    except (RuntimeError, TypeError) as error:
+        named = in_words_of("deform_conv2d", "deform_conv2d", NAMES, error)
+        if named is None:
+            raise
+        raise named from None
+
+
+# Of the op -> of the functions.
+NAMES = {
+    "X": "input", "W": "weight", "B": "bias", "X_scale": "input_scale",
+    "X_zero_point": "input_zero_point", "W_scale": "weight_scale", "strides": "stride",
+    "pads": "padding", "dilations": "dilation",
+}  # fmt: skip
 
 
 def geometry(
@@ -107,22 +122,24 @@ def geometry(
     except (AttributeError, RuntimeError):
         _refuse_not_dense(op, input=input, offset=offset, weight=weight)
         raise
-    if len(image) != 4 or len(field) != 4 or len(kernel) != 4:
-        _refuse_rank(op, input=input, offset=offset, weight=weight)
-    channels, moves = image[1], field[1]
-    _, depth, rows, columns = kernel
-    if isinstance(channels, Tensor):
-        channels, moves, depth, rows, columns = _while_tracing(
-            channels, moves, depth, rows, columns
-        )
-    # Functions that would have nothing to do are not called: each call takes 50 ns.
-    taps = 2 * rows * columns
-    group = channels // depth if depth else 0
-    if group == 0 or group * depth != channels:
-        _refuse_groups(op, kernel, channels, depth, "weight", "channels of input")
-    offset_group = moves // taps if taps else 0
-    if offset_group == 0 or offset_group * taps != moves:
-        _refuse_groups(op, kernel, moves, taps, "offset", "channels of offset")
+    if not len(image) == len(field) == len(kernel) == 4:
+        _refuse_no_tensors(op, input=input, offset=offset, weight=weight)
+        group = offset_group = 1  # the op refuses the rank
+    else:
+        channels, moves = image[1], field[1]
+        _, depth, rows, columns = kernel
+        if isinstance(channels, Tensor):
+            channels, moves, depth, rows, columns = _while_tracing(
+                channels, moves, depth, rows, columns
+            )
+        # Functions that would have nothing to do are not called: each call takes 50 ns.
+        taps = 2 * rows * columns
+        group = channels // depth if depth else 0
+        if group == 0 or group * depth != channels:
+            _refuse_groups(op, kernel, channels, depth, "weight", "channels of input")
+        offset_group = moves // taps if taps else 0
+        if offset_group == 0 or offset_group * taps != moves:
+            _refuse_groups(op, kernel, moves, taps, "offset", "channels of offset")
     return {
         "dilations": [dilation] * 2 if type(dilation) is int else _pair(op, dilation, "dilation"),
         "group": int(group),
@@ -133,6 +150,11 @@ def geometry(
     }
 
 
+def _refuse_no_tensors(op: str, **tensors: Tensor) -> None:
+    for name, item in tensors.items():
+        refuse_no_tensor(f"{op}: {name}", item)
+
+
 def _refuse_not_dense(op: str, **tensors: Tensor) -> None:
     for name, item in tensors.items():
         refuse_no_tensor(f"{op}: {name}", item)
@@ -141,13 +163,6 @@ def _refuse_not_dense(op: str, **tensors: Tensor) -> None:
                 f"{op}: {name}: got a nested tensor, expected a dense one: call the op on each of "
                 f"{name}.unbind(), or on {name}.to_padded_tensor(0)"
             )
-
-
-def _refuse_rank(op: str, **tensors: Tensor) -> None:
-    for name, item in tensors.items():
-        refuse_no_tensor(f"{op}: {name}", item)
-        if item.dim() != 4:
-            raise RuntimeError(f"{op}: {name}: got rank {item.dim()}, expected 4")
 
 
 def _while_tracing(*lengths: Any) -> list[int]:

@@ -8,9 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from myops._torch.define import define
+from myops.ops._argument_names import in_words_of
 from myops.ops._deform_conv2d_int8_onnx import standard
 from myops.ops._numbers import reals
-from myops.ops.deform_conv2d import geometry
+from myops.ops.deform_conv2d import NAMES, geometry
 
 __all__ = ["deform_conv2d_int8"]
 
@@ -70,7 +71,13 @@ def deform_conv2d_int8(
     attributes = geometry("deform_conv2d_int8", input, offset, weight, stride, padding, dilation)
     (attributes["mask_limit"],) = reals("deform_conv2d_int8: mask_limit", [mask_limit])
     given = (input, input_scale, input_zero_point, weight, weight_scale, offset, bias, mask)
-    return _deform_conv2d_int8.call(given, attributes)
+    try:
+        return _deform_conv2d_int8.call(given, attributes)
+    except (RuntimeError, TypeError) as error:
+        named = in_words_of("deform_conv2d_int8", "deform_conv2d_int8", NAMES, error)
+        if named is None:
+            raise
+        raise named from None
 
 
 def _shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:

@@ -68,6 +68,8 @@ def run_torch(tested: OpUnderTest, case: Case) -> TorchRun:
     if not mine:
         return TorchRun(result, None, result)
     call = call_of(tested, mine[0])
+    if mine[0].error is not None:  # the function may have put it into its own words
+        return TorchRun(result, call, CallOutcome([], refusal(mine[0].error)))
     if mine[0].result is None or tested.info.writes:
         return TorchRun(result, call, result)
     outputs = arrays_of(mine[0].result)

@@ -207,12 +207,14 @@ def _title(overload: Any) -> str:
 
 @dataclass(frozen=True)
 class Seen:
-    """One call of a dispatcher op: its arguments in the order of the schema, and its result."""
+    """One call of a dispatcher op: its arguments in the order of the schema, and its result or its
+    refusal."""
 
     overload: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     result: Any  # None when the op refused
+    error: Exception | None = None
 
     @property
     def name(self) -> str:
@@ -251,6 +253,10 @@ class DispatcherCalls(TorchDispatchMode):
             return func(*args, **kwargs)
         place = len(self.calls)
         self.calls.append(Seen(func, args, kwargs, None))
-        result = func(*args, **kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except Exception as error:
+            self.calls[place] = Seen(func, args, kwargs, None, error)
+            raise
         self.calls[place] = Seen(func, args, kwargs, result)
         return result
