@@ -169,8 +169,8 @@ def test_inputs_from_arrays_and_files_are_used(tmp_path: Path) -> None:
     assert "got 2 axes, expected 1" in report.errors[0].what
     for wrong, text in (
         ({"inputs": {"aa": np.ones(3)}}, "no input 'aa'. Did you mean 'a'"),
-        ({"inputs": {"a": "nowhere.npy"}}, "no such file: nowhere.npy"),
-        ({"inputs": {"a": str(tmp_path / "text.npy")}}, "is no .npy file"),
+        ({"inputs": {"a": "nowhere.npy"}}, "nowhere.npy: no such file"),
+        ({"inputs": {"a": str(tmp_path / "text.npy")}}, "cannot be read as arrays of NumPy"),
         ({"dims": {"k": 3}, "run": True}, "no open length 'k'"),
     ):
         with pytest.raises((ValueError, FileNotFoundError), match=text):

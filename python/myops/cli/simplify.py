@@ -57,8 +57,7 @@ def simplify(
 
     Example: myops simplify model.onnx small.onnx --shape image=1,3,224,224
     """
-    import numpy as np
-
+    from myops._array_files import read_arrays
     from myops.onnx.graph import files
     from myops.onnx.surgery._printing import show_simplified
     from myops.onnx.surgery.slimming import simplify as simplify_
@@ -67,10 +66,7 @@ def simplify(
     known = _graphs.known_names(files.load(writing.source, weights=False))
     shapes = _shapes(shape, known, "--shape: got {!r}, expected INPUT=1,3,32,32")
     fixed = _shapes(fix, known, "--fix: got {!r}, expected INPUT=1,3,32,32; ? leaves a length open")
-    inputs = {}
-    if data is not None:
-        with np.load(data, allow_pickle=False) as arrays:
-            inputs = dict(arrays)
+    inputs = {} if data is None else read_arrays(data, "--data: ")
     with _console.progress("simplifying"), _graphs.warned() as warnings:
         result = simplify_(
             writing.source,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from myops._array_files import read_array, read_arrays
 from myops._extras import require
 from myops._names import choose
 from myops._text import printable, shorten
@@ -109,8 +110,7 @@ def read_folder(
     if archives:
         feeds = []
         for path in archives[:most]:
-            with _opened(path) as arrays:
-                feeds.append(_checked(model, dict(arrays), str(path)))
+            feeds.append(_checked(model, read_arrays(path, "data: "), str(path)))
         return feeds
     folders = [item for item in listed if item.is_dir() and item.name in wanted]
     if folders:
@@ -152,17 +152,10 @@ def _files(folder: Path) -> list[Path]:
                   if item.suffix.lower() in known and not item.name.startswith("."))  # fmt: skip
 
 
-def _opened(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"data: {path}: got no file of arrays: {error}") from None
-
-
 def _arrays(
     item: onnx.ValueInfoProto, paths: Sequence[Path], mean: Sequence[float], std: Sequence[float]
 ) -> list[np.ndarray]:
-    return [_opened(path) if path.suffix == ".npy" else _image(item, path, mean, std)
+    return [read_array(path, "data: ") if path.suffix == ".npy" else _image(item, path, mean, std)
             for path in paths]  # fmt: skip
 
 
@@ -190,8 +183,9 @@ def _image(
             if (picture.width, picture.height) != (width, height):
                 picture = picture.resize((width, height), pictures.Resampling.BILINEAR)
             pixels = np.asarray(picture)
-    except OSError as error:
-        raise ValueError(f"data: {path}: got no image: {error}") from None
+    except Exception as error:  # Pillow's readers raise SyntaxError, struct.error and others
+        text = str(error) or type(error).__name__
+        raise ValueError(f"data: {path}: got no image, or a damaged one: {text}") from error
     pixels = pixels.reshape(height, width, -1)
     kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(item.type.tensor_type.elem_type))
     if kind.kind == "f":

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from myops import _libraries
+from myops._array_files import read_array
 from myops._names import choose
 from myops.onnx.graph import structure
 from myops.onnx.schema import dims_of
@@ -219,12 +220,7 @@ def _read(name: str, value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, (str, Path)):
-        if not Path(value).is_file():
-            raise FileNotFoundError(f"input {name!r}: no such file: {value}")
-        try:
-            return np.asarray(np.load(value, allow_pickle=False))
-        except ValueError as error:
-            raise ValueError(f"input {name!r}: {value} is no .npy file: {error}") from error
+        return read_array(value, f"input {name!r}: ")
     return np.asarray(value)
 
 
