@@ -146,3 +146,19 @@ def refused(error: Exception, name: str, argument: str, value: Any) -> None:
     if isinstance(error, TypeError):
         assert f"{argument}: " in str(error) or "data: " in str(error), what
         assert "expected " in str(error), what
+
+
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda: myops.onnx.lower("model.onnx", ops=["a"], lbraries=["b"]),
+     "lower: got an unknown argument"),
+    (lambda: myops.batch.run("m.onnx", "x.npy", "out", wrokers=2),
+     r"^run: got an unknown argument 'wrokers'\. Did you mean workers\?$"),
+    (lambda: myops.onnx.export(torch.nn.Identity(), torch.ones(1), dynamic_axis={}),
+     r"^export: got an unknown argument 'dynamic_axis'\. Did you mean dynamic_axes"),
+    (lambda: myops.onnx.inspect("m.onnx", zzz=1),
+     r"^inspect: got an unknown argument 'zzz'\. It knows model"),
+    (lambda: myops.onnx.inspect(), "missing"),
+])  # fmt: skip
+def test_an_unknown_argument(call: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        call()

@@ -18,6 +18,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
+from myops._names import unknown_argument
 from myops._text import printable, shorten
 
 P = ParamSpec("P")
@@ -55,7 +56,8 @@ def checked(
         leave: Arguments that the function checks itself, in other words or errors.
         hints: More to say about arguments, after what was expected.
 
-    The function raises TypeError: "function: argument: got ..., expected ...".
+    The function raises TypeError: "function: argument: got ..., expected ...", or, for an argument
+    that it does not have, "function: got an unknown argument 'nmae'. Did you mean name?".
     """
     return functools.partial(_checked, leave, hints)
 
@@ -65,12 +67,17 @@ def _checked(
 ) -> Callable[P, R]:
     signature = inspect.signature(function)
     kinds: dict[str, Any] = {}
+    takes_any = any(item.kind is item.VAR_KEYWORD for item in signature.parameters.values())
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
+            known = signature.parameters
+            for name in kwargs:
+                if name not in known and not takes_any:
+                    raise unknown_argument(function.__name__, name, known) from None
             return function(*args, **kwargs)  # Python says which argument is missing
         if not kinds:  # at the first call, because names may be imported after the function
             kinds.update(_kinds(function))

@@ -40,6 +40,13 @@ def _likeness(name: str, item: str) -> float:
     return len(name) / len(item) * 0.5 if name and contained else 0
 
 
+def unknown_argument(function: str, name: str, known: Iterable[str]) -> TypeError:
+    """The error for an argument that a function does not have."""
+    names = list(known)
+    hint = near_misses(name, names).replace("'", "") or f" It knows {', '.join(names) or 'none'}."
+    return TypeError(f"{function}: got an unknown argument {name!r}.{hint}")
+
+
 def choose(name: str, known: Iterable[str], where: str, noun: str = "") -> str:
     """The name itself when it is known.
 

@@ -148,6 +148,9 @@ def _made(task: ExportTask, exporter: str) -> _Made:
     with contextlib.nullcontext() if task.settings.verbose else exporters.without_own_messages():
         written, program = _exported(task, exporter, recorded)
     named_outputs.refuse_more(task.output_names or (), written)
+    keys = recorded.keys if program is None else named_outputs.keys_of_program(program)
+    renamed = named_outputs.name_by_keys(written, keys, task.output_names or ())
+    recorded.origins = {renamed.get(name, name): said for name, said in recorded.origins.items()}
     versions.state(written)
     torch_arguments.set_versions(written, task.settings.custom_opsets)
     finishing.drop_left_out(written)

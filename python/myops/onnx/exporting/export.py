@@ -96,7 +96,8 @@ def export(
         f: File to write: a path, or an object open for writing bytes. None: only return.
         kwargs: Example inputs by name.
         input_names: Names of the graph inputs. Default: those of the parameters of forward.
-        output_names: Names of the graph outputs; none may be the name of an input too.
+        output_names: Names of the graph outputs; none may be the name of an input too. Default: the
+            keys, where forward returns a dict; else the exporter's.
         dynamic_axes: {input name: {axis: name of the length}} or {input name: [axes]}, for both
             exporters. "32*h" is a length that always is a multiple of 32. Dynamic axes of outputs
             follow from those of inputs; names of outputs are accepted, as by torch.

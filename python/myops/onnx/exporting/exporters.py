@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import io
 import logging
 import os
@@ -17,7 +16,6 @@ from unittest import mock
 
 import onnx
 import torch
-from torch.utils import _pytree as pytree
 
 import myops
 from myops._torch import module_state
@@ -29,8 +27,14 @@ from myops.onnx.exporting import (
     named_outputs,
 )
 from myops.onnx.exporting.computed_once import computed_once
-from myops.onnx.exporting.inputs import NUMBERS, Inputs
+from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded, recording_torch_export
+from myops.onnx.exporting.replaced_forward import (
+    building_in,
+    by_position,
+    has_integers,
+    reading_integers,
+)
 from myops.onnx.exporting.restored_runs import runs_restored, torchscript_utils
 from myops.onnx.exporting.torch_arguments import ExporterSettings
 from myops.onnx.exporting.trace_reads import recording_trace
@@ -55,7 +59,6 @@ _OWN_MESSAGES = (  # messages of torch's exporters about their own code
     "Exporting a model to ONNX with a batch_size other than 1, with a variable length",
 )
 _TORCH = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def dynamo(
@@ -122,10 +125,10 @@ def _with_or_without_integers(model: Any, inputs: Inputs, call: Callable[[], Any
     except Exception:  # torch's errors share no base class
         # A position or a length may be a tensor: torch.export can trace the integer in it where it
         # cannot trace the tensor.
-        if not _integers(inputs) or isinstance(model, torch.export.ExportedProgram):
+        if not has_integers(inputs) or isinstance(model, torch.export.ExportedProgram):
             raise
         try:
-            with _reading_integers(model):
+            with reading_integers(model):
                 program = call()
         except Exception:  # the first error is the one that the user should see
             program = None
@@ -183,75 +186,6 @@ def _positional(args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:
     return (*args, {}) if ambiguous else args
 
 
-def _integers(inputs: Inputs) -> bool:
-    return any(_is_integer(inputs.tensor(slot)) for slot in inputs.slots)
-
-
-def _is_integer(item: Any) -> bool:
-    return isinstance(item, torch.Tensor) and item.dim() == 0 and item.dtype in _INTEGERS
-
-
-@contextlib.contextmanager
-def _reading_integers(model: Any) -> Iterator[None]:
-    """In this context, forward gets the integer in each integer tensor of rank 0."""
-    forward = model.forward
-
-    @functools.wraps(forward)
-    def reading(*args: Any, **kwargs: Any) -> Any:
-        read = pytree.tree_map(
-            lambda item: item.item() if _is_integer(item) else item, (args, kwargs)
-        )
-        return forward(*read[0], **read[1])
-
-    with _replaced_forward(model, reading):
-        yield
-
-
-@contextlib.contextmanager
-def _building_in(model: Any, inputs: Inputs) -> Iterator[Any]:
-    """Arguments for a trace without the numbers that should be constants: a trace makes every
-    number among its arguments an input of the graph.
-
-    Yields:
-        (args, kwargs) with None for the numbers that are constants; forward puts them back.
-    """
-    if not inputs.constants:
-        yield inputs.args, inputs.kwargs
-        return
-    forward, values = model.forward, inputs.values
-    signature = inspect.signature(forward)
-
-    @functools.wraps(forward)
-    def filled(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        for name in set(inputs.constants).intersection(bound.arguments):
-            old, spec = pytree.tree_flatten(values[name])
-            new = pytree.tree_leaves(bound.arguments[name])
-            pairs = zip(old, new, strict=True)
-            bound.arguments[name] = pytree.tree_unflatten(
-                [a if isinstance(a, NUMBERS) else b for a, b in pairs], spec
-            )
-        return forward(*bound.args, **bound.kwargs)
-
-    with _replaced_forward(model, filled):
-        yield pytree.tree_map(
-            lambda item: None if isinstance(item, NUMBERS) else item, (inputs.args, inputs.kwargs)
-        )
-
-
-@contextlib.contextmanager
-def _replaced_forward(model: Any, forward: Callable[..., Any]) -> Iterator[None]:
-    own = vars(model).get("forward")
-    model.forward = forward
-    try:
-        yield
-    finally:
-        if own is not None:
-            model.forward = own
-        else:
-            del model.forward
-
-
 def torchscript(
     model: Any,
     inputs: Inputs,
@@ -268,7 +202,8 @@ def torchscript(
         tempfile.TemporaryDirectory() as folder,
         _keeping_loops(model),
         registry.exporting(opset),
-        _building_in(model, inputs) as (args, kwargs),
+        by_position(model, inputs, recorded),
+        building_in(model, inputs) as (args, kwargs),
         recording_trace(recorded),
         # Before it reads the weights for the file, torch traces a module, and runs a scripted one.
         runs_restored(torch.jit, "_get_trace_graph", model),

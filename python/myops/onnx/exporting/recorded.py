@@ -115,6 +115,7 @@ class Recorded:
     program: The program that torch.export made, if it succeeded.
     failed: From a trace: the operator that torch could not write, and where forward calls it.
     origins: From a trace: what torch says of the origin of each value of the graph, by its name.
+    keys: From a trace: the names of outputs that follow from the keys of a dict; "" for others.
     parametrized: Whether the model computes some of its weights (torch.nn.utils.parametrize).
     """
 
@@ -125,6 +126,7 @@ class Recorded:
     program: Any = None
     failed: tuple[str, SourceLine | None] | None = None
     origins: dict[str, str] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
     parametrized: bool = False
 
 

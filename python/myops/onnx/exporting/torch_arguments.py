@@ -13,7 +13,7 @@ import onnx
 import torch
 
 from myops import _libraries
-from myops._names import choose, near_misses
+from myops._names import choose, unknown_argument
 from myops.onnx.graph import scopes
 
 EXPORTERS = ("dynamo", "torchscript")  # "auto" tries them in this order
@@ -77,8 +77,7 @@ def refuse(unknown: Mapping[str, Any], function: Callable[..., Any]) -> None:
     known = [name for name in inspect.signature(function).parameters if name != "unknown"]
     for name, value in unknown.items():
         if name not in _REFUSED:
-            hint = near_misses(name, known).replace("'", "") or f" It knows {', '.join(known)}"
-            raise TypeError(f"export: got an unknown argument {name!r}.{hint}")
+            raise unknown_argument("export", name, known)
         expected, advice = _REFUSED[name]
         if type(value) is not type(expected) or value != expected:
             raise ValueError(f"export: {name}: got {value!r}, expected {expected!r}: {advice}.")

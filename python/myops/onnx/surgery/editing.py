@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 
 from myops._checked import callers_level, checked
-from myops.onnx.graph import files, inference, scopes, storage, structure
+from myops.onnx.graph import files, inference, renaming, scopes, storage, structure
 from myops.onnx.graph.structure import GraphError, Index
 from myops.onnx.surgery import _attributes, _dims
 
@@ -149,24 +149,4 @@ def _rename_values(proto: onnx.ModelProto, names: Mapping[str, str]) -> None:
     for new in names.values():
         if results.count(new) > 1:
             raise GraphError(f"edit: rename: {new!r} is the name of another value already")
-    _rename_in(proto.graph, names)
-
-
-def _rename_in(graph: Any, names: Mapping[str, str]) -> None:
-    """Renames definitions and uses; in bodies, only uses of outer values."""
-    for item in [*graph.input, *graph.output, *graph.value_info, *graph.initializer]:
-        item.name = names.get(item.name, item.name)
-    for sparse in graph.sparse_initializer:
-        sparse.values.name = names.get(sparse.values.name, sparse.values.name)
-    for note in graph.quantization_annotation:
-        note.tensor_name = names.get(note.tensor_name, note.tensor_name)
-        for entry in note.quant_parameter_tensor_names:
-            entry.value = names.get(entry.value, entry.value)
-    for node in graph.node:
-        for inner in structure.subgraphs(node):
-            own = structure.defined(inner)
-            _rename_in(inner, {old: new for old, new in names.items() if old not in own})
-        for listed in (node.input, node.output):
-            for place, name in enumerate(listed):
-                if name in names:
-                    listed[place] = names[name]
+    renaming.rename_values(proto.graph, names)
