@@ -21,7 +21,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from myops.batch import _changes, _store
@@ -53,6 +53,34 @@ class Record:
     failed: list[list[Any]] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     at: float = 0.0
+
+
+def _known(found: Any) -> bool:
+    """Whether a line of a journal is one that a run writes. Others are damaged, as is half a line
+    of a machine that lost its power: their shards are made again."""
+
+    def counts(*numbers: Any) -> bool:
+        return all(type(number) is int and number >= 0 for number in numbers)
+
+    if not isinstance(found, dict):
+        return False
+    if len(found) == 1 and "begin" in found:
+        return counts(found["begin"])
+    if len(found) == 1 and "joined" in found:
+        return counts(found["joined"])
+    if len(found) == 1 and "end" in found:
+        return True
+    failed, sizes = found.get("failed"), found.get("sizes")
+    return (
+        {*found} == {item.name for item in fields(Record)}
+        and counts(found["number"], found["done"])
+        and isinstance(found["at"], (int, float))
+        and isinstance(failed, list)
+        and all(isinstance(item, list) and len(item) == 3 and counts(item[0])
+                and isinstance(item[1], str) and isinstance(item[2], str) for item in failed)
+        and isinstance(sizes, dict)
+        and counts(*sizes.values())
+    )  # fmt: skip
 
 
 class State:
@@ -152,10 +180,13 @@ class State:
             return False
         try:
             before = json.loads(_store.read(path))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: got no JSON ({error}); use another output") from error
         if before != identity:
-            told = _changes.described(before, identity)
+            try:
+                told = _changes.described(before, identity)
+            except (AttributeError, LookupError, TypeError, ValueError):  # other JSON than ours
+                raise ValueError(f"{path}: it is damaged; use another output") from None
             # The journal of a single file is in a hidden folder, which outlives the file.
             anew = f". To begin anew, delete {self.target.folder} and the file"
             if not self.target.single:
@@ -206,9 +237,9 @@ class State:
             with _store.opened(_store.join(self.folder, name)) as stream:
                 for line in stream:
                     # Half a line is that of a machine that lost its power.
-                    with contextlib.suppress(ValueError):
-                        if line.endswith(b"\n"):
-                            yield json.loads(line)
+                    with contextlib.suppress(ValueError, RecursionError):
+                        if line.endswith(b"\n") and _known(found := json.loads(line)):
+                            yield found
 
     def _is_there(self, record: Record) -> bool:
         """A machine that lost its power may have lost the last files too."""
