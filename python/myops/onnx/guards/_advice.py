@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 
 import torch
 
@@ -14,6 +15,8 @@ from myops.onnx.guards._exported import Exported
 from myops.onnx.symbolics.attribute_text import follows_a_length
 
 _MOST = 3  # places to name
+_WITHOUT_INT = "integer arithmetic without int(): h // 14 * 14 instead of int(h / 14) * 14"
+_LENGTH = r"([A-Za-z_][\w.]*(?:\[-?\w+\]|\(-?\w+\))?)"
 _INSTEAD = [
     (r"\bmath\.ceil\(", "-(-h // n) instead of math.ceil(h / n)"),
     (r"\bmath\.(floor|trunc)\(", "h // n instead of math.floor(h / n)"),
@@ -24,8 +27,7 @@ _INSTEAD = [
      "torch.stack([torch.full((), h), torch.full((), w)]) instead of torch.tensor([h, w])"),
     (r"\broll\(", "torch.cat([x[..., k:], x[..., :k]], -1) instead of torch.roll(x, -k, -1)"),
     (r"scale_factor", "size=(2 * h, 2 * w) instead of a scale_factor that is made of lengths"),
-    (r"(?<!\.)\bint\(",
-     "integer arithmetic without int(): h // 14 * 14 instead of int(h / 14) * 14"),
+    (r"(?<!\.)\bint\(", _WITHOUT_INT),
     (r"(?<!\.)\bfloat\(", "the length itself instead of float() of it; sizes instead of factors"),
     (r"\b(if|while|assert|and|or|not)\b", "one computation for all lengths instead of a branch: "
      "F.pad(x, (0, -w % n)) also where nothing is to be padded; or torch.cond"),
@@ -90,8 +92,8 @@ def _any_length(exported: Exported, changes: Mapping[str, torch.Tensor], said: s
     before = {slot.name: exported.inputs.tensor(slot).shape for slot in exported.inputs.slots}
     axes = [(name, axis) for name, axis in exported.dynamic
             if name in changes and changes[name].shape[axis] != before[name][axis]]  # fmt: skip
-    if not axes:
-        return f"{advice}."
+    if not axes or re.search(r"\b(min|max|minimum|maximum|clamp)\(", said):
+        return f"{advice}."  # which of two lengths is larger does not follow from multiples
     named = [(name, axis) for name, axis in axes if re.search(rf"\b{axis}\]", said)]
     name, axis = (named or axes)[-1]
     dims = exported.graph_inputs[name].type.tensor_type.shape.dim if name in (
@@ -99,6 +101,12 @@ def _any_length(exported: Exported, changes: Mapping[str, torch.Tensor], said: s
     title = dims[axis].dim_param.rpartition("*")[2] if axis < len(dims) else ""
     title = title if title.isidentifier() else "n"
     number = 2 * exported.multiples.get((name, axis), 1)
+    # It is right at the example. So it is not the multiples that matter where the example is none,
+    # or where the other length is one, too.
+    while before[name][axis] % number == 0 == changes[name].shape[axis] % number:
+        number *= 2
+    if before[name][axis] % number:
+        return f"{advice}."
     return (
         f"{advice}. Where it is right for multiples of a number only, say which: "
         f'dynamic_axes={{"{name}": {{{axis}: "{number}*{title}"}}}} for multiples of {number}.'
@@ -195,7 +203,23 @@ def instead(
     """What to write instead of the code in these lines."""
     code = " ".join(place.code for place in list(places)[:_MOST])
     texts = [text for pattern, text in advice if re.search(pattern, code)][:2]
+    factor = _integer_factor(code)
+    texts = [factor if factor and text == _WITHOUT_INT else text for text in texts]
     return f" Write {'; and '.join(texts)}." if texts else ""
+
+
+def _integer_factor(code: str) -> str:
+    """What to write for int(h * 1.1); "" where there is no such product."""
+    found = re.search(rf"\bint\(\s*{_LENGTH}\s*\*\s*(\d*\.\d+)\s*\)", code)
+    length, factor = found.groups() if found else ("", "0")
+    if found is None:
+        found = re.search(rf"\bint\(\s*(\d*\.\d+)\s*\*\s*{_LENGTH}\s*\)", code)
+        factor, length = found.groups() if found else ("0", "")
+    exact = Fraction(factor)
+    if found is None or not 1 < exact.denominator <= 10_000:
+        return ""
+    product = length if exact.numerator == 1 else f"{length} * {exact.numerator}"
+    return f"integers: {product} // {exact.denominator} instead of {found[0]}"
 
 
 def instead_of(reads: Sequence[Read]) -> str:
