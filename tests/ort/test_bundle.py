@@ -86,6 +86,23 @@ def test_the_model_names_its_libraries(model: Path, tmp_path: Path) -> None:
     assert not onnx.load(model).metadata_props
 
 
+@pytest.mark.parametrize(("name", "text"), [
+    ("provider", "Did you mean 'providers'"), ("session_options", "Did you mean 'options'"),
+    ("path_or_bytes", "expected one of options, disabled_optimizers"), ("sess_options", "Did you"),
+])  # fmt: skip
+def test_the_loader_refuses_unknown_arguments(name: str, text: str) -> None:
+    """InferenceSession would ignore them."""
+    with pytest.raises(TypeError, match=text):
+        loader.session(**{name: None})
+
+
+def test_the_loader_passes_arguments_on(model: Path, tmp_path: Path) -> None:
+    made = myops.ort.bundle(model, tmp_path / "deploy", check=False)
+    program = "import load; s = load.session(providers=['CPUExecutionProvider'], enable_fallback=0)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=made.folder, capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_loader_refuses_a_changed_library_and_another_platform(
     model: Path, tmp_path: Path
 ) -> None:

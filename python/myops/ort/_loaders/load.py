@@ -9,7 +9,9 @@ outputs = session.run(None, {"x": x})
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+import inspect
 import platform
 import sys
 from pathlib import Path
@@ -64,6 +66,28 @@ def checked_libraries() -> list[str]:
     return [str(HERE / name) for name in LIBRARIES]
 
 
+def refuse_unknown(arguments: dict[str, Any], session: Any) -> None:
+    """Refuses arguments that InferenceSession does not have: it ignores them, such as a misspelt
+    `providers`.
+
+    Raises:
+        TypeError: One is unknown.
+    """
+    theirs = set(inspect.signature(session.__init__).parameters) - {
+        "self", "path_or_bytes", "sess_options", "kwargs",
+    }  # fmt: skip
+    # It has these in its **kwargs, so that its signature does not name them.
+    known = sorted(theirs | {"enable_fallback", "read_config_from_model", "disabled_optimizers"})
+    for name in arguments:
+        if name not in known:
+            near = difflib.get_close_matches(name, ["options", *known], 1)
+            raise TypeError(
+                f"session: got the argument {name!r}, which neither it nor "
+                f"onnxruntime.InferenceSession has. Did you mean {near[0]!r}?" if near else
+                f"session: got the argument {name!r}, expected one of options, {', '.join(known)}"
+            )  # fmt: skip
+
+
 def session(options: Any = None, **arguments: Any) -> Any:
     """An onnxruntime.InferenceSession of the model.
 
@@ -73,6 +97,7 @@ def session(options: Any = None, **arguments: Any) -> Any:
 
     Raises:
         RuntimeError, FileNotFoundError: See `checked_libraries`.
+        TypeError: An argument is unknown.
     """
     import onnxruntime
 
@@ -81,6 +106,7 @@ def session(options: Any = None, **arguments: Any) -> Any:
             f"got onnxruntime {onnxruntime.__version__}, expected 1.17 or later; "
             "`pip install --upgrade onnxruntime`"
         )
+    refuse_unknown(arguments, onnxruntime.InferenceSession)
     options = onnxruntime.SessionOptions() if options is None else options
     for library in checked_libraries():
         options.register_custom_ops_library(library)
