@@ -134,7 +134,7 @@ def test_orientation_in_exif_is_applied(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("shape", "said", "message"), [
     ((1, 3, "h", "w"), {}, "does not say what black and white are; pass range="),
     (("N", "c", "h", "w"), {"range": (0, 1)}, "axis 1 nor axis 3 has the length of channels"),
-    ((1, 3, "h", 3), {"range": (0, 1)}, "could be the channels; pass layout=nchw"),
+    ((1, 3, "h", 3), {"range": (0, 1)}, "could be the channels; pass layout='nchw'"),
     ((1, 3, "h", "w"), {"range": (0, 1), "layout": "hwc"}, "expected one of 4 letters"),
     ((1, 2, "h", "w"), {"range": (0, 1), "layout": "nchw"}, "got 2 channels"),
     ((1, 3, "h", "w"), {"range": (0, 1), "mean": (1, 2), "std": (1, 2)}, "mean: got 2 numbers"),

@@ -140,7 +140,7 @@ def test_a_file_with_one_row(tmp_path: Path) -> None:
     model = models.identity(tmp_path, models.FLOAT, ("height", "width"))
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", np.full((3, 4), ord(name), np.float32))
-    with pytest.raises(ValueError, match="pass rows=axis0"):
+    with pytest.raises(ValueError, match="pass rows='axis0'"):
         myops.batch.run(model, tmp_path / "*.npy", tmp_path / "out")
     result = myops.batch.run(model, tmp_path / "*.npy", tmp_path / "out", rows="file", format="npy")
     assert result.rows == 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +186,33 @@ def test_usage_errors_have_no_colours_in_a_pipe(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_messages_name_options(text: str, shown: str) -> None:
     assert _failures.in_options(text, myops.cli.commands()["export"].OPTIONS) == shown
+
+
+@pytest.mark.parametrize(("command", "text", "shown"), [
+    ("run", "pass range=(0, 1) or range=(-1, 1)", "pass --range 0..1 or --range -1..1"),
+    ("run", "pass output_range=(0, 255).", "pass --output-range 0..255."),
+    ("run", "pass layout='nchw' or layout='nhwc'", "pass --layout nchw or --layout nhwc"),
+    ("run", "(say outputs=[...])", "(say --outputs)"),
+    ("export", 'say dynamic_axes={"x": {2: "2*h", 3: "w"}} for', 'say --dynamic "x:2=2*h,3=w" for'),
+    ("export", 'dynamic_axes={"a": {1: "n"}, "b": {0: "m"}}', "--dynamic a:1=n --dynamic b:0=m"),
+    ("export", "dynamic_axes={names: {axis: 1}}", "dynamic_axes={names: {axis: 1}}"),
+])  # fmt: skip
+def test_values_of_python_become_those_of_options(command: str, text: str, shown: str) -> None:
+    assert _failures.in_options(text, myops.cli.commands()[command].OPTIONS) == shown
+
+
+def test_messages_of_the_library_are_python() -> None:
+    """They name arguments as a caller in Python writes them: rows='axis0', not rows=axis0. A
+    command makes options of them."""
+    folder = Path(myops.__file__).parent
+    bare = re.compile(r"(?:pass|with|say|give|set|or) [a-z_]+=(?:[a-z]\w*|, such as -?\d+\.\.)")
+    found = []
+    names = ("batch", "onnx", "ort")
+    for path in (path for name in names for path in (folder / name).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found += [f"{path}: {text}" for text in bare.findall(node.value)]
+    assert not found
 
 
 # Parameters without an option: they are given in another way, or are useful only in Python.

@@ -134,7 +134,7 @@ def single_format(said: str, single: str, recipe: Recipe) -> str:
     if single == "npy" and len(recipe.outputs) != 1:
         raise ValueError(
             f"output: got .npy for {len(recipe.outputs)} outputs of the model, expected one (say "
-            "outputs=), or a file that ends in .npz or .parquet"
+            "outputs=[...]), or a file that ends in .npz or .parquet"
         )
     if single == "parquet":
         _parquet.arrow()
@@ -164,7 +164,7 @@ def check_names(format: str, recipe: Recipe, keep: Sequence[str], table: bool) -
         raise ValueError(
             f"output: got two columns {twice[0]!r}, expected different names for the number or "
             "file of a row, the outputs, the columns that are kept, and NAME.shape of these; "
-            "`myops edit` renames outputs of a model, outputs= leaves some out"
+            "`myops edit` renames outputs of a model, outputs=[...] leaves some out"
         )
 
 
@@ -181,5 +181,5 @@ def check_pixels(format: str, recipe: Recipe, session: Any) -> None:
         ):
             raise ValueError(
                 f"output {item.name!r}: got floats, which do not say what black and white are; "
-                "pass output_range=, such as 0..1, 0..255 or -1..1"
+                "pass output_range=(0, 1), output_range=(0, 255) or output_range=(-1, 1)"
             )

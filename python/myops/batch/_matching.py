@@ -101,7 +101,8 @@ def recipe_of(
             return _finished(inputs, constants, settings), False
         if True in alone:
             raise ValueError(
-                f"{path}: some arrays are one row and some have many; pass rows=axis0 or rows=file"
+                f"{path}: some arrays are one row and some have many; pass rows='axis0' or "
+                "rows='file'"
             )
     found = []
     for item in needed:

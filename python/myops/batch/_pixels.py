@@ -122,8 +122,8 @@ def _axes(name: str, shape: Sequence[Any] | None, lengths: Sequence[int | None])
         what = "could be the channels" if first else "has the length of channels (1, 3 or 4)"
         raise ValueError(
             f"{name}: got shape {list(shape)}, where axis {rank - 3} {'and' if first else 'nor'} "
-            f"axis {rank - 1} {what}; pass layout={'nchw' if rank == 4 else 'chw'} or "
-            f"layout={'nhwc' if rank == 4 else 'hwc'}"
+            f"axis {rank - 1} {what}; pass layout={'nchw' if rank == 4 else 'chw'!r} or "
+            f"layout={'nhwc' if rank == 4 else 'hwc'!r}"
         )
     return ("n" if rank == 4 else "") + ("chw" if first else "hwc")
 
@@ -133,7 +133,7 @@ def check_range(name: str, layout: Layout, given: tuple[float, float] | None, op
     if layout.dtype in _FLOATS and given is None:
         raise ValueError(
             f"{name}: got {layout.dtype}, which does not say what black and white are; pass "
-            f"{option}=, such as 0..1, 0..255 or -1..1"
+            f"{option}=(0, 1), {option}=(0, 255) or {option}=(-1, 1)"
         )
 
 
@@ -152,7 +152,7 @@ def decode(data: bytes, layout: Layout, said: PixelSettings) -> np.ndarray:
             raise ValueError(
                 f"got a picture of {image.width} x {image.height}, expected "
                 f"{layout.width or 'any width'} x {layout.height or 'any height'}; "
-                "pass resize= to scale pictures"
+                "pass resize='bilinear' (--resize bilinear) to scale pictures"
             )
         target = (layout.width or image.width, layout.height or image.height)
         image = image.resize(target, getattr(pillow().Image.Resampling, said.resize.upper()))

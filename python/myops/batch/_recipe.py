@@ -212,8 +212,8 @@ def rows_of_arrays(value: Any, shape: tuple[int, ...], said: str, path: str) -> 
         return False
     raise ValueError(
         f"{path}: got shape {list(shape)} for the input {value.name!r} of shape {list(wanted)}, "
-        "which does not say whether its axis 0 counts rows; pass rows=axis0 (it does) or rows=file "
-        "(the file is one row)"
+        "which does not say whether its axis 0 counts rows; pass rows='axis0' (it does) or "
+        "rows='file' (the file is one row)"
     )
 
 

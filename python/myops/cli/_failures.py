@@ -22,6 +22,7 @@ _OURS = Path(__file__).resolve().parents[1]
 _NOT_THE_USERS = ("site-packages", "dist-packages", "lib/python")
 _TORCHS_TRACEBACK = "(Refer to the full stack trace above for more information.)"
 _MOST_LINES = 6
+_DICT = r"\{(?:[^{}]|\{[^{}]*\})*\}"
 _folders: set[Path] = set()  # with files of the user's that were loaded
 
 
@@ -64,10 +65,16 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
 
         def typed(match: re.Match[str], option: str = option) -> str:
             items = re.findall(r"[^\s,'\"\[\]()]+", match[1])
+            if match[1] == "[...]":
+                return option
+            if match[1].startswith("(") and option.endswith("range") and len(items) == 2:
+                return f"{option} {items[0]}..{items[1]}"
             if match[1] == "True" or (match[1] == "False" and option.startswith("--no-")):
                 return option
             return " ".join(f"{option} {item}" for item in items) or option
 
+        if option == "--dynamic":
+            text = re.sub(rf"(?<![\w.]){name}=({_DICT})", _axes, text)
         if option in ("--shape", "--dim", "--input"):
             text = re.sub(rf"(?<![\w.]){name}=(\{{[^{{}}]*\}})", _pairs(option), text)
         value = r"(\[[^\]]*\]|\([^)]*\)|\"[^\"]*\"|'[^']*'|[\w.]+)"
@@ -93,6 +100,17 @@ def _pairs(option: str) -> Callable[[re.Match[str]], str]:
         )  # fmt: skip
 
     return typed
+
+
+def _axes(match: re.Match[str]) -> str:
+    """Replaces {"x": {2: "2*h"}} by --dynamic "x:2=2*h", in quotes because of the shell."""
+    try:
+        items = ast.literal_eval(match[1]).items()
+        words = [f"{name}:{','.join(f'{axis}={title}' for axis, title in axes.items())}"
+                 for name, axes in items]  # fmt: skip
+    except (AttributeError, ValueError, SyntaxError):
+        return match[0]
+    return " ".join(f'--dynamic "{word}"' if "*" in word else f"--dynamic {word}" for word in words)
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
