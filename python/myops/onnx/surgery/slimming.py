@@ -19,7 +19,14 @@ from myops.onnx.bodies import add_function_bodies, remove_function_bodies
 from myops.onnx.graph import files, inference, scopes, storage, structure, writing
 from myops.onnx.graph.structure import GraphError
 from myops.onnx.schema import register_schemas
-from myops.onnx.surgery import _comparison, _detached_weights, _dims, _order, _stand_ins
+from myops.onnx.surgery import (
+    _comparison,
+    _detached_weights,
+    _dims,
+    _folding,
+    _order,
+    _stand_ins,
+)
 from myops.onnx.surgery._errors import SimplifyError
 
 if TYPE_CHECKING:
@@ -111,7 +118,8 @@ def simplify(
         The new model, node counts and bytes before and after, the difference, notes.
 
     Raises:
-        SimplifyError: A custom node was lost, or the results differ.
+        SimplifyError: A custom node was lost, or the results differ; or constants alone make a
+            value of more than 2^28 elements, which would be computed.
         ValueError: The original model does not run on the inputs, so that nothing can be compared.
 
     Example:
@@ -133,6 +141,7 @@ def simplify(
     had_bodies = any(map(scopes.is_body, proto.functions))
     source = remove_function_bodies(proto)
     notes = detached.notes()
+    _folding.refuse_large(source)
     result = _slim(source, [], largest_constant, notes)
     if _lost(source, result):  # it merges equal nodes, which is wrong for some custom ops
         result = _slim(source, ["subexpression_elimination"], largest_constant, notes)
