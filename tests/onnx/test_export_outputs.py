@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 from myops.onnx import export
 
@@ -64,6 +65,22 @@ def test_given_names_come_first(exporter: str) -> None:
     model = Returns(lambda m, x: {"a": x + 1, "b": x * 2, "first": x.exp()})
     assert outputs(model, exporter, output_names=["first"])[:2] == ["first", "b"]
     assert outputs(model, exporter, output_names=["p", "q", "a"]) == ["p", "q", "a"]
+
+
+class Pair:
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+
+pytree.register_pytree_node(
+    Pair, lambda pair: (list(pair.items), None), lambda items, _: Pair(items),
+    serialized_type_name="test_export_outputs.Pair",
+)  # fmt: skip
+
+
+def test_a_class_without_names() -> None:
+    """pytree cannot say where it holds what."""
+    assert len(outputs(Returns(lambda m, x: {"a": Pair([x + 1, x * 2])}), "dynamo")) == 2
 
 
 class ByName(torch.nn.Module):

@@ -67,7 +67,10 @@ def _refuse_count(names: int, outputs: int) -> None:
 def keys_of(result: Any) -> list[str]:
     """The names of the tensors among a model's results, "boxes" for the key "boxes" of a dict and
     "boxes_0" for the first in a list there; "" for those without a key."""
-    leaves = pytree.tree_flatten_with_path(result)[0]
+    try:
+        leaves = pytree.tree_flatten_with_path(result)[0]
+    except ValueError:  # a class that was registered without the names of what it holds
+        return []
     paths = [path for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
     names = ["_".join(map(_key, path)) for path in paths]
     return [name if name.isidentifier() and _has_key(path) else ""
@@ -92,7 +95,7 @@ def _has_key(path: Sequence[Any]) -> bool:
 def _key(step: Any) -> str:
     if isinstance(step, pytree.MappingKey):
         return str(step.key)
-    return str(step.idx) if isinstance(step, pytree.SequenceKey) else str(step.name)
+    return str(getattr(step, "idx" if isinstance(step, pytree.SequenceKey) else "name", ""))
 
 
 def name_by_keys(
