@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -202,6 +203,14 @@ def _weighted(x: Any, weight: Any, offset: Any) -> Any:
     return x + offset if weight is None else x * weight + offset
 
 
+BEHIND = _made(
+    "behind", lambda x, weight, offset, *, scale: _weighted(x, weight, offset) * scale,
+    inputs=[myops.Input("x", "T", "."), myops.Input("weight", "T", ".", optional=True),
+            myops.Input("offset", "T", ".")],
+    attributes=[myops.Attribute("scale", 1.0, ".")], shape="S, S, S -> S",
+)  # fmt: skip
+
+
 def test_a_required_input_behind_an_optional_one() -> None:
     """It is given by name if the call leaves out the optional one."""
     inputs = [myops.Input("x", "T", "."), myops.Input("weight", "T", ".", optional=True),
@@ -226,6 +235,39 @@ def test_a_required_input_behind_an_optional_one() -> None:
     for program in (op, without, torch.jit.script(without)):
         with pytest.raises((RuntimeError, torch.jit.Error), match="weighted: offset: got nothing"):
             program(x)
+
+
+@pytest.mark.parametrize("op", BEHIND, ids=["prototype", "define"])
+def test_a_refusal_names_the_input_that_is_missing(op: Any) -> None:
+    """And not the optional one before it, which torch names."""
+    x = torch.ones(3)
+    calls: list[Callable[[], Any]] = [
+        lambda: op(x), lambda: op(x, weight=x), lambda: op(x.requires_grad_()), lambda: op(x, x)
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(RuntimeError, match="behind: offset: got nothing, expected a tensor"):
+            call()
+    with pytest.raises(RuntimeError, match="behind: x: got nothing, expected a tensor"):
+        op(None, None, None)
+    with pytest.raises(RuntimeError, match="behind: x: got nothing, expected a tensor"):
+        BEHIND[1]()
+    compiled = torch.compile(lambda x: op(x), fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match="behind: offset: got nothing, expected a tensor"):
+        compiled(torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"scale": None}, "scale: got None, expected float"),
+        ({"wieght": 1}, "attributes: got 'wieght', expected one of 'scale'. Did you mean 'weight'"),
+    ],
+)
+def test_none_for_an_attribute_and_a_misspelt_input(settings: dict[str, Any], text: str) -> None:
+    x = torch.ones(3)
+    for given in (x, x.clone().requires_grad_()):
+        with pytest.raises((RuntimeError, TypeError), match=f"behind: {re.escape(text)}"):
+            BEHIND[1](given, offset=given, **settings)
 
 
 def test_a_key_that_is_no_tensor() -> None:

@@ -292,15 +292,14 @@ class TorchOp:
 
 
 def _left_out(info: OpInfo) -> dict[int, int]:
-    """How many inputs follow the given ones, by the number of these, if all of them are optional.
-    The key of a random op is chosen elsewhere."""
+    """How many inputs follow the given ones, by the number of these. Each gets None, so that the
+    refusal of a call without a required input names this input: torch names the first one that is
+    not given, which may be optional. The key of a random op is chosen elsewhere."""
+    count = len(info.inputs)
     if info.random:
-        return {}
-    return {
-        given: len(info.inputs) - given
-        for given in range(1, len(info.inputs))
-        if all(item.optional for item in info.inputs[given:])
-    }
+        needed = [place for place, item in enumerate(info.inputs) if not item.optional]
+        count = needed[-1] + 1 if needed else 0
+    return {given: count - given for given in range(count)}
 
 
 def _never(inputs: Inputs, attributes: dict[str, Any], out: torch.Tensor | None) -> Any:

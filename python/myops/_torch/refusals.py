@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from myops import _names
 from myops._description import OpInfo
 from myops._op_parts import AttributeInfo
 
@@ -17,11 +18,15 @@ Inputs = Sequence[Any]
 
 def arguments(info: OpInfo, inputs: Inputs, attributes: dict[str, Any]) -> None:
     """Refuses what torch's dispatcher reads as something else, before it is called."""
-    if all(item is None for item in inputs) and all(item.optional for item in info.inputs):
-        raise RuntimeError(
-            f"{info.name}: {info.inputs[0].name}: got no input at all, expected a tensor for at "
-            "least one input"
-        )
+    if all(item is None for item in inputs):  # torch finds no kernel for a call without tensors
+        required = next((item for item in info.inputs if not item.optional), None)
+        if required is not None and not required.variadic:
+            raise RuntimeError(f"{info.name}: {required.name}: got nothing, expected a tensor")
+        if required is None:
+            raise RuntimeError(
+                f"{info.name}: {info.inputs[0].name}: got no input at all, expected a tensor for "
+                "at least one input"
+            )
     if info.is_variadic and len(inputs) == len(info.inputs):
         listed = inputs[-1]
         name = info.inputs[-1].name
@@ -77,10 +82,10 @@ def in_trace(info: OpInfo, attributes: dict[str, Any]) -> dict[str, Any]:
 
 def unknown(info: OpInfo, attributes: dict[str, Any]) -> TypeError:
     known = [item.name for item in info.attributes]
-    wrong = [name for name in attributes if name not in known]
-    return TypeError(
-        f"{info.name}: attributes: got {wrong[0]!r}, expected one of " + ", ".join(map(repr, known))
-    )
+    wrong = next(name for name in attributes if name not in known)
+    listed = f"expected one of {', '.join(map(repr, known))}" if known else "expected none"
+    near = _names.near_misses(wrong, [*(item.name for item in info.inputs), *known])
+    return TypeError(f"{info.name}: attributes: got {wrong!r}, {listed}{near and '.' + near}")
 
 
 def wrapped(info: OpInfo, inputs: Inputs) -> None:
@@ -117,8 +122,13 @@ def unreadable(info: OpInfo, inputs: Inputs, attributes: dict[str, Any]) -> None
         if all(name != item.name for item in info.attributes):
             raise unknown(info, attributes)
     for attribute in info.attributes:
-        value = attributes.get(attribute.name)
-        if value is not None and not _is_readable(attribute, value):
+        if attribute.name not in attributes:
+            continue
+        value = attributes[attribute.name]
+        if value is None and attribute.required:
+            raise RuntimeError(info.missing_text(attribute))
+        absent = value is None and attribute.optional
+        if not absent and not _is_readable(attribute, value):
             raise RuntimeError(
                 f"{info.name}: {attribute.name}: got {value!r}, expected {attribute.type}"
             )
