@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -133,6 +134,45 @@ def test_axes_that_change_together_are_found() -> None:
         ((0, 1), (2, 1)),  # the channels
         ((2, 0),),  # those of the output
     ]
+
+
+def test_axes_of_many_tensors_that_change_together_are_found() -> None:
+    """More sets than can be tried: they begin with all axes of equal length."""
+
+    def function(*tensors: torch.Tensor) -> torch.Tensor:
+        *equal, own = tensors
+        total = myops.my_add(equal[0], own.mean())
+        for tensor in equal[1:]:
+            if tensor.shape != total.shape:
+                raise ValueError
+        return total
+
+    case = Case(tuple(torch.randn(3, 3) for _ in range(9)))
+    found = variations.free_axes(op_under_test(function, [case]), case)
+    alone = [((8, axis),) for axis in (0, 1)]
+    assert sorted(axes.places for axes in found) == sorted(
+        [*(tuple((place, axis) for place in range(8)) for axis in (0, 1)), *alone]
+    )
+
+
+def test_results_of_one_element_are_not_expected_of_a_dynamic_program() -> None:
+    """Torch compiles another program where a computed length is 1. With the kernel growing most,
+    as the last axis, this result would have one element."""
+    from myops.testing.families import programs
+
+    def convolve(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv1d(x, weight, stride=3)
+
+    case = Case((torch.randn(2, 3, 8), torch.randn(4, 3, 4)))
+    tested = SimpleNamespace(function=convolve)
+    trial: Any = SimpleNamespace(
+        tested=tested, case=case, axes=variations.free_axes(cast(Any, tested), case)
+    )
+    found = [other for _, other in programs.other_lengths(trial)]
+    assert len(found) == 2
+    for other in found:
+        assert other.tensors[1].shape[2] > 4
+        assert min(convolve(*other.tensors).shape) >= 2
 
 
 def test_variations_keep_the_values() -> None:

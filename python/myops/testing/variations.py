@@ -18,7 +18,8 @@ from myops.testing.op_under_test import DispatcherCalls, OpUnderTest
 
 # 0 and 1, then odd numbers, with which unrolled loops have a remainder.
 LENGTHS = (0, 1, 2, 3, 5, 7, 9, 17, 33)
-_MOST_SETS = 400  # the most calls for finding out which axes change together
+_MOST_SETS = 400  # the most calls for finding out which axes change together, small sets first
+_MOST_SETS_OF_AN_AXIS = 100
 _SEED = 20240229
 _PIECES = 1 << 17  # elements: more than one piece of work for any usual grain
 _MOST_RESULTS = 1 << 20  # elements of an enlarged call; longer ones are not tried
@@ -101,6 +102,15 @@ def free_axes(tested: OpUnderTest, case: Case) -> list[LinkedAxes]:
     found: list[LinkedAxes] = []
     taken: set[tuple[int, int]] = set()
     budget = _MOST_SETS
+
+    def linked(places: Sequence[tuple[int, int]]) -> LinkedAxes | None:
+        """The set of axes of equal length, if it may change together."""
+        length = tensors[places[0][0]].shape[places[0][1]]
+        label = ", ".join(f"axis {axis} of {labels[place]}" for place, axis in places)
+        axes = LinkedAxes(tuple(places), length, label)
+        lengths = (length + 1, 2 * length)
+        return axes if all(accepts(tested.function, axes.at(case, n)) for n in lengths) else None
+
     for first in every:
         if first in taken:
             continue
@@ -110,17 +120,36 @@ def free_axes(tested: OpUnderTest, case: Case) -> list[LinkedAxes]:
             for place in every
             if place != first and place not in taken and tensors[place[0]].shape[place[1]] == length
         ]
-        for places in _sets(first, others):
-            if budget == 0:
-                break
+        found_set = None
+        for places in itertools.islice(_sets(first, others), budget and _MOST_SETS_OF_AN_AXIS):
             budget -= 1
-            label = ", ".join(f"axis {axis} of {labels[place]}" for place, axis in places)
-            axes = LinkedAxes(places, length, label)
-            if all(accepts(tested.function, axes.at(case, n)) for n in (length + 1, 2 * length)):
-                found.append(axes)
-                taken.update(places)
+            found_set = linked(places)
+            if found_set or budget == 0:
                 break
+        found_set = found_set or _without_rest(first, others, linked)
+        if found_set:
+            found.append(found_set)
+            taken.update(found_set.places)
     return found
+
+
+def _without_rest(
+    first: tuple[int, int],
+    others: Sequence[tuple[int, int]],
+    linked: Callable[[Sequence[tuple[int, int]]], LinkedAxes | None],
+) -> LinkedAxes | None:
+    """A set among many axes of equal length, of which not every set can be tried: all of them, or
+    those on the same axis number, without those that need not change."""
+    aligned = [place for place in others if place[1] == first[1]]
+    for chosen in (aligned, others):
+        best = linked([first, *chosen])
+        if best is None:
+            continue
+        for place in chosen:
+            fewer = linked([item for item in best.places if item != place])
+            best = fewer or best
+        return best
+    return None
 
 
 def _sets(first: Any, others: Sequence[Any]) -> Iterator[tuple[Any, ...]]:

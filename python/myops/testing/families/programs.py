@@ -163,13 +163,33 @@ def other_lengths(trial: Trial) -> list[tuple[str, Case]]:
     """The case with other lengths on its dynamic axes."""
     found = []
     for step in (1, 4):
-        case = trial.case
-        for number, axes in enumerate(trial.axes):
-            if axes.length >= 2:
-                case = axes.at(case, axes.length + step + number)
-        if case is not trial.case and variations.accepts(trial.tested.function, case):
-            found.append((f"every dynamic length {step} or more larger", case))
+        # Which axis grows most is tried in both orders: an output may be the shorter, the longer
+        # an input is, such as the kernel of a convolution.
+        for order in (1, -1):
+            case = trial.case
+            for number, axes in enumerate(trial.axes[::order]):
+                if axes.length >= 2:
+                    case = axes.at(case, axes.length + step + number)
+            if case is not trial.case and _remains_dynamic(trial, case):
+                found.append((f"every dynamic length {step} or more larger", case))
+                break
     return found
+
+
+def _remains_dynamic(trial: Trial, case: Case) -> bool:
+    """Whether the op accepts the case, and no length of a result becomes 0 or 1: torch decides by
+    itself, without the op, that a program for longer results is not for these."""
+    before, after = (_call_of(trial, item) for item in (trial.case, case))
+    pairs = zip(before.outputs, after.outputs, strict=False)
+    lengths = [pair for one, other in pairs for pair in zip(one.shape, other.shape, strict=False)]
+    return not after.refused and all(new >= 2 or old < 2 for old, new in lengths)
+
+
+def _call_of(trial: Trial, case: Case) -> CallOutcome:
+    try:
+        return CallOutcome(arrays_of(trial.tested.function(*case.args, **case.kwargs)))
+    except Exception as error:  # any exception is a refusal
+        return CallOutcome([], refusal(error))
 
 
 def _cause(error: Exception) -> str:

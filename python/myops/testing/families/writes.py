@@ -26,7 +26,8 @@ from myops.testing.trial import Trial, reference_outputs
 
 _CAUSE = (
     "an op with an input that is .written() changes that input and nothing else, and gives what "
-    "the op of functional_of() gives"
+    "the op of functional_of() gives; a reference returns the same: what the op writes, then its "
+    "results"
 )
 _TORCH_CAUSE = (
     "torch must know what the op writes: the version of the tensor, its gradient, and the op "
