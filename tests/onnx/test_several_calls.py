@@ -17,7 +17,7 @@ from node_models import run_plain
 
 import myops
 import myops.ort
-from myops.onnx import export
+from myops.onnx import MissingBodyWarning, export
 
 Call = Callable[[torch.Tensor], Any]
 
@@ -181,3 +181,27 @@ def test_every_node_of_a_prototype_is_its_own_call(
     assert bool(model.functions) == (kind != "all")
     if model.functions:
         _compare(run_plain(model, {"x": x.numpy()}), wanted, atol=2e-5)
+
+
+@pytest.mark.parametrize("variadic", [False, True])
+def test_an_op_without_a_standard_form_is_not_said_to_differ(variadic: bool) -> None:
+    last = (
+        myops.Input("more", "T", ".", variadic=True)
+        if variadic
+        else myops.Input("more", "T", ".", optional=True)
+    )
+    name = "formless_list" if variadic else "formless"
+    op = myops.prototype(
+        lambda x, more: x * 2, name=name, domain="several_calls", types={"T": ["float32"]},
+        inputs=[myops.Input("x", "T", "."), last], outputs=[myops.Output("y", "T", ".")],
+        shape=lambda inputs, attributes: [inputs[0].shape],
+    )  # fmt: skip
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return op(op(x, [x]), [x, x]) if variadic else op(op(x, x))
+
+    with pytest.warns(MissingBodyWarning, match=f"the op {name} has no standard form") as caught:
+        model = export(Model(), (torch.randn(3),), skip_checks="all", exporter="torchscript")
+    assert not model.functions
+    assert "different numbers" not in str(caught[0].message)

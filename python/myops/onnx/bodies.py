@@ -23,7 +23,7 @@ from myops._description import OpInfo
 from myops.onnx.body_cases import BodyCase, choose, default_in_function
 from myops.onnx.body_inputs import case_nodes, make_uniform, state_lengths, with_optional_inputs
 from myops.onnx.graph import files, scopes, storage
-from myops.onnx.lowering import LoweringError, Site, site_of
+from myops.onnx.lowering import LoweringError, Site, site_of, standard_hook
 from myops.onnx.schema import attribute_proto
 
 
@@ -72,6 +72,9 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
                 found.setdefault(key, []).append((node, scope, site_of(node, scope)))
     for _, entries in sorted(found.items()):
         info = entries[0][2].info
+        if standard_hook(info) is None:  # before reasons that concern the form
+            _warn(info, f"{entries[0][2].label}: the op {info.name} has no standard form.")
+            continue
         counts = sorted({len(site.info.inputs) for *_, site in entries})
         if len(counts) > 1:
             warnings.warn(
@@ -90,12 +93,7 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
             count = _name_outputs(entries)
             function = _function(info, cases, opset, count)
         except LoweringError as error:
-            warnings.warn(
-                f"{error} The model has no function body for {info.node}, so ONNX Runtime runs it "
-                f"only with the library of {info.domain} registered.",
-                MissingBodyWarning,
-                stacklevel=callers_level(),
-            )
+            _warn(info, str(error))
             continue
         if len(cases) > 1:
             state_lengths(info, entries)
@@ -104,6 +102,15 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
         model.ir_version = max(model.ir_version, 8)
     storage.finish(model, source, f)
     return model
+
+
+def _warn(info: OpInfo, reason: str) -> None:
+    warnings.warn(
+        f"{reason} The model has no function body for {info.node}, so ONNX Runtime runs it only "
+        f"with the library of {info.domain} registered.",
+        MissingBodyWarning,
+        stacklevel=callers_level(),
+    )
 
 
 @checked()
