@@ -22,6 +22,8 @@ from myops.onnx.symbolics import (
     adaptive_pooling,
     floor_division,
     interpolate,
+    negative_indices,
+    repeated_indices,
     torchvision,
     unflatten,
 )
@@ -214,6 +216,8 @@ def export(
             adaptive_pooling.registered(),
             floor_division.registered(),
             unflatten.registered(),
+            negative_indices.counted_from_the_end(),
+            repeated_indices.added(),
         ):
             if exporter == "auto":
                 proto = with_any_exporter(task)

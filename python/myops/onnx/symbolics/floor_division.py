@@ -15,12 +15,10 @@ import onnx
 import torch
 
 from myops.onnx.symbolics import register
+from myops.onnx.symbolics.non_negative import never_negative
 
 _NAME = "aten::floor_divide"
 _OPSET = 10  # of Mod
-# Nodes that are not negative where these inputs are not.
-_FIRST = ("Gather", "Slice", "Squeeze", "Unsqueeze", "Reshape", "Cast", "Identity")
-_ALL = ("Add", "Mul", "Div", "Max", "Concat")
 
 
 @contextlib.contextmanager
@@ -36,7 +34,7 @@ def _write(g: Any, a: Any, b: Any) -> Any:
         g.refuse("its arguments are bool")
     if dtype.kind == "f":
         return _of_floats(g, _value(g, a, dtype), _value(g, b, dtype), b, dtype)
-    plain = _never_negative(a) and _never_negative(b)
+    plain = never_negative(a) and never_negative(b)
     a, b = _value(g, a, dtype), _value(g, b, dtype)
     # The remainder has the sign of b; what is left is a multiple of b.
     return g.op("Div", a if plain else g.op("Sub", a, g.op("Mod", a, b)), b)
@@ -89,29 +87,3 @@ def _of_floats(g: Any, a: Any, b: Any, number: Any, dtype: np.dtype) -> Any:
     if isinstance(number, (int, float)) and number:
         return result
     return g.op("Where", g.op("Equal", b, zero), g.op("Div", a, b), result)
-
-
-def _never_negative(item: Any) -> bool:
-    """Whether a number of a trace is a length, or computed from lengths without a minus."""
-    if isinstance(item, (int, float)):
-        return item >= 0
-    return isinstance(item, torch._C.Value) and _of_lengths(item, {})
-
-
-def _of_lengths(value: torch._C.Value, known: dict[str, bool]) -> bool:
-    name = value.debugName()
-    if name not in known:
-        known[name] = False  # of a circle, which there is none
-        node = value.node()
-        domain, _, kind = node.kind().partition("::")
-        inputs = list(node.inputs())
-        if domain != "onnx":
-            return False
-        if kind == "Constant" and "value" in node.attributeNames():
-            known[name] = bool((node.t("value") >= 0).all())
-        elif kind in ("Shape", "Size"):
-            known[name] = True
-        elif kind in _FIRST or kind in _ALL:
-            inputs = inputs[:1] if kind in _FIRST else inputs
-            known[name] = all(_of_lengths(one, known) for one in inputs)
-    return known[name]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,10 +77,34 @@ def install(name: str) -> None:
     if name in _originals:
         return
     title = name.partition(".")[0]
-    group = _registry().get_function_group(title)
-    _originals[name] = {opset: group.get(opset) for opset in _OPSETS} if group else {}
+    _originals[name] = _functions_of(title)
     for opset in _OPSETS:
         torch.onnx.register_custom_op_symbolic(title, functools.partial(_symbolic, name), opset)
+
+
+@contextlib.contextmanager
+def wrapped(name: str, wrapper: Callable[..., Any]) -> Iterator[None]:
+    """In this context, the exporter writes an operator by `wrapper(original, g, *inputs)`, unless a
+    user has registered it. `original` is the exporter's own function for the opset."""
+    if name in {item.partition(".")[0] for item in registry.names()}:
+        yield
+        return
+    originals = {key: item for key, item in _functions_of(name).items() if item is not None}
+    for opset, original in originals.items():
+        function = functools.partial(wrapper, original)
+        torch.onnx.register_custom_op_symbolic(name, function, opset)
+    try:
+        yield
+    finally:
+        for opset in originals:
+            torch.onnx.unregister_custom_op_symbolic(name, opset)
+
+
+def _functions_of(title: str) -> dict[int, Any]:
+    for opset in _OPSETS:  # torch imports them at the first export; until then, some are missing
+        importlib.import_module(f"torch.onnx.symbolic_opset{opset}")
+    group = _registry().get_function_group(title)
+    return {opset: group.get(opset) for opset in _OPSETS} if group else {}
 
 
 def uninstall(name: str) -> None:
