@@ -20,6 +20,7 @@ from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.graph import writing
 from myops.onnx.symbolics import (
     adaptive_pooling,
+    arctangent,
     floor_division,
     interpolate,
     negative_indices,
@@ -214,6 +215,7 @@ def export(
             torchvision.registered(register_torchvision),
             interpolate.registered(register_interpolate),
             adaptive_pooling.registered(),
+            arctangent.registered(),
             floor_division.registered(),
             unflatten.registered(),
             negative_indices.counted_from_the_end(),
