@@ -60,6 +60,22 @@ def test_floor_division_of_every_sign(kind: str, exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("kind", ["int64", "int32", "float32", "float64"])
+def test_remainders_of_every_sign(kind: str, exporter: str) -> None:
+    dtype = getattr(torch, kind)
+    x = FLOATS.to(dtype) if dtype.is_floating_point else INTEGERS.to(dtype)
+
+    def forward(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x.flip(0) * 2 + 1
+        return [x % 4, x % 0.1, x % -5, x % -0.3, x % y, torch.remainder(30, y)]
+
+    got = run(Model(forward), x.clamp(min=1), exporter)(x)
+    for wanted, result in zip(forward(x), got, strict=True):
+        assert result.dtype == wanted.numpy().dtype
+        np.testing.assert_array_equal(result, wanted.numpy())
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
 def test_floor_division_by_zero(exporter: str) -> None:
     def forward(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x // y

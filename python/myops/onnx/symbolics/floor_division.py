@@ -1,7 +1,8 @@
-"""`a // b`, rounded down as in PyTorch.
+"""`a // b`, rounded down as in PyTorch, and `a % b`.
 
 torch's older exporter rounds towards zero, which makes -(-h // 14) the same as h // 14. The newer
-one first rounds the quotient: 1.0 // 0.1 is 9, as in Python, but 1.0 / 0.1 rounds to 10.
+one first rounds the quotient: 1.0 // 0.1 is 9, as in Python, but 1.0 / 0.1 rounds to 10. Both do so
+for the remainder of floats: 1.0 % 0.1 is nearly 0.1, and not 0.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import torch
 from myops.onnx.symbolics import register
 from myops.onnx.symbolics.non_negative import never_negative
 
-_NAME = "aten::floor_divide"
 _OPSET = 10  # of Mod
 
 
 @contextlib.contextmanager
 def registered() -> Iterator[None]:
-    """In this context, both exporters round `a // b` down, unless a user has registered it."""
-    with register.registered_for_now({_NAME: _write}, _OPSET):
+    """In this context, both exporters write these so, unless a user has registered them."""
+    functions = {"aten::floor_divide": _write, "aten::remainder": _remainder}
+    with register.registered_for_now(functions, _OPSET):
         yield
 
 
@@ -38,6 +39,20 @@ def _write(g: Any, a: Any, b: Any) -> Any:
     a, b = _value(g, a, dtype), _value(g, b, dtype)
     # The remainder has the sign of b; what is left is a multiple of b.
     return g.op("Div", a if plain else g.op("Sub", a, g.op("Mod", a, b)), b)
+
+
+def _remainder(g: Any, a: Any, b: Any) -> Any:
+    dtype = _dtype(g, a, b)
+    if dtype.kind == "b":
+        g.refuse("its arguments are bool")
+    a, b = _value(g, a, dtype), _value(g, b, dtype)
+    if dtype.kind != "f":
+        return g.op("Mod", a, b)
+    zero = g.constant(np.array(0, dtype))
+    rest = g.op("Mod", a, b, fmod=1)  # exact, with the sign of a
+    other_sign = g.op("Xor", g.op("Less", b, zero), g.op("Less", rest, zero))
+    wrong = g.op("And", other_sign, g.op("Not", g.op("Equal", rest, zero)))
+    return g.op("Where", wrong, g.op("Add", rest, b), rest)
 
 
 def _dtype(g: Any, a: Any, b: Any) -> np.dtype:
