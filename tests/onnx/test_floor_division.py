@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from guard_models import Model
@@ -73,6 +74,25 @@ def test_remainders_of_every_sign(kind: str, exporter: str) -> None:
     for wanted, result in zip(forward(x), got, strict=True):
         assert result.dtype == wanted.numpy().dtype
         np.testing.assert_array_equal(result, wanted.numpy())
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x // 0.3, lambda x: x % x, lambda x: torch.nn.functional.logsigmoid(x)],
+    ids=["floor", "remainder", "logsigmoid"],
+)
+def test_bfloat16_is_computed_as_floats_are(
+    function: Callable[[torch.Tensor], torch.Tensor], exporter: str
+) -> None:
+    """ONNX Runtime has no kernels for it; the model must be valid."""
+    model = myops.onnx.export(
+        Model(function), (torch.randn(2, 3).bfloat16(),), exporter=exporter,
+        skip_checks=["frozen_input", "numbers"],
+    )  # fmt: skip
+    onnx.checker.check_model(model, full_check=True)
+    whole = [node for node in model.graph.node if node.op_type == "Mod" and not node.attribute]
+    assert not whole
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)

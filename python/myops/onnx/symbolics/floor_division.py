@@ -33,7 +33,7 @@ def _write(g: Any, a: Any, b: Any) -> Any:
     dtype = _dtype(g, a, b)
     if dtype.kind == "b":
         g.refuse("its arguments are bool")
-    if dtype.kind == "f":
+    if _is_floating(dtype):
         return _of_floats(g, _value(g, a, dtype), _value(g, b, dtype), b, dtype)
     plain = never_negative(a) and never_negative(b)
     a, b = _value(g, a, dtype), _value(g, b, dtype)
@@ -46,7 +46,7 @@ def _remainder(g: Any, a: Any, b: Any) -> Any:
     if dtype.kind == "b":
         g.refuse("its arguments are bool")
     a, b = _value(g, a, dtype), _value(g, b, dtype)
-    if dtype.kind != "f":
+    if not _is_floating(dtype):
         return g.op("Mod", a, b)
     zero = g.constant(np.array(0, dtype))
     rest = g.op("Mod", a, b, fmod=1)  # exact, with the sign of a
@@ -61,8 +61,8 @@ def _dtype(g: Any, a: Any, b: Any) -> np.dtype:
     tensors = [item for item in (a, b) if not _is_number(g, item)]
     known = [g.dtype(item) for item in tensors or (a, b) if not isinstance(item, (int, float))]
     found = [item for item in known if item is not None] or [np.dtype(np.int64)]
-    dtype = np.result_type(*([item for item in found if item.kind == "f"] or found))
-    if dtype.kind != "f" and any(_is_float(g, item) for item in (a, b)):
+    dtype = np.result_type(*([item for item in found if _is_floating(item)] or found))
+    if not _is_floating(dtype) and any(_is_float(g, item) for item in (a, b)):
         return np.dtype(str(torch.get_default_dtype()).removeprefix("torch."))
     return dtype
 
@@ -76,7 +76,11 @@ def _is_float(g: Any, item: Any) -> bool:
     if isinstance(item, (int, float)):
         return isinstance(item, float)
     dtype = g.dtype(item)
-    return dtype is not None and dtype.kind == "f"
+    return dtype is not None and _is_floating(dtype)
+
+
+def _is_floating(dtype: np.dtype) -> bool:
+    return dtype.kind not in "biu"  # bfloat16 is not of the kind "f"
 
 
 def _value(g: Any, item: Any, dtype: np.dtype) -> Any:

@@ -25,9 +25,9 @@ def registered() -> Iterator[None]:
 
 def _write(g: Any, x: Any) -> Any:
     dtype = g.dtype(x)
-    if dtype is None or dtype != np.float64:
+    if dtype is None or dtype in (np.float32, np.float16):
         return g.op("Neg", g.op("Softplus", g.op("Neg", x)))
-    # ONNX Runtime has Softplus for float32 only, and no log(1 + x), which float64 needs less.
+    # ONNX Runtime has no Softplus of float64, and ONNX none of bfloat16 before opset 22.
     zero, one = (g.constant(np.array(number, dtype)) for number in (0, 1))
     small = g.op("Exp", g.op("Neg", g.op("Abs", x)))
     return g.op("Sub", g.op("Min", x, zero), g.op("Log", g.op("Add", one, small)))

@@ -65,7 +65,11 @@ def _suffix(value: Any) -> str:
 
 def _attribute(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
-        return torch.from_numpy(np.array(value))
+        array = np.array(value)
+        if array.dtype.kind != "V":
+            return torch.from_numpy(array)
+        # bfloat16 and floats of 8 bits, which torch does not read from NumPy
+        return torch.from_numpy(array.astype(np.float32)).to(getattr(torch, array.dtype.name))
     if isinstance(value, (list, tuple)):
         floats = any(isinstance(item, float) for item in value)
         return [float(item) if floats else item for item in value]
