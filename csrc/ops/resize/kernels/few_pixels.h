@@ -1,6 +1,7 @@
 // Kernel "few_pixels": images and volumes of whose pixels the result reads few, because it is
-// smaller in all axes. A vector contains channels of a pixel, where they are innermost. Other
-// kernels combine whole source rows first, and with them the pixels that nothing reads.
+// smaller in all axes. A vector contains channels of a pixel, where they are innermost, or some
+// pixels of one to four channels (pixel_pairs.h). Other kernels combine whole source rows first,
+// and with them the pixels that nothing reads.
 //
 // The sums are those of slab_sum.h, in the same order: rows first, then columns, then the images of
 // a volume.
@@ -15,8 +16,8 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// What is computed together of a pixel: one channel, up to four, or a vector. kReach: how many
-// elements are loaded or stored at most.
+// What is computed together: one channel of a pixel, in short rows; up to four; pairs of pixels; or
+// a vector of channels. kReach: how many elements are loaded or stored at most.
 template <class T, class Wide>
 struct OneChannel {
   using Sum = Wide;
