@@ -174,6 +174,11 @@ MYOPS_INLINE Vector<A> join_quads(const Lanes<A, kQuad<A>> (&quads)[kLanes<A> / 
   return quads[0];
 #endif
 }
+template <class Bits, class T, int... k>
+MYOPS_INLINE Lanes<Bits, sizeof...(k)> bits_at(const T* from, const int32_t* at,
+                                               std::integer_sequence<int, k...>) {
+  return Lanes<Bits, sizeof...(k)>{load_as<Bits>(from + at[k])...};
+}
 // As load_wide(), kCount elements each from from + at[0], from + at[1], ....
 template <class A, int64_t kCount, class T>
 MYOPS_INLINE Vector<A> load_runs(const T* from, const int32_t* at) {
@@ -190,9 +195,8 @@ MYOPS_INLINE Vector<A> load_runs(const T* from, const int32_t* at) {
     using Bits =
         std::conditional_t<kCount * sizeof(T) == 8, uint64_t,
                            std::conditional_t<kCount * sizeof(T) == 4, uint32_t, uint16_t>>;
-    const auto all = [&]<int... k>(std::integer_sequence<int, k...>) MYOPS_INLINED {
-      return Lanes<Bits, L / kCount>{load_as<Bits>(from + at[k])...};
-    }(std::make_integer_sequence<int, static_cast<int>(L / kCount)>());
+    const auto all =
+        bits_at<Bits>(from, at, std::make_integer_sequence<int, static_cast<int>(L / kCount)>());
     T elements[L];
     store(elements, all);
     return load_wide<A>(elements);

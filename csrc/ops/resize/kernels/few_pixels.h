@@ -180,10 +180,12 @@ class FewPixels {
                  : row<kTaps, Channels, false, kImages, together>(from.data(), weights,
                                                                   image_weights, target);
         }
-        o += together(), target += static_cast<int64_t>(together()) * rows_.out_volume;
+        return static_cast<int64_t>(together());
       };
-      count == kTogether ? make(std::integral_constant<size_t, kTogether>())
-                         : make(std::integral_constant<size_t, 1>());
+      const int64_t made = count == kTogether ? make(std::integral_constant<size_t, kTogether>())
+                                              : make(std::integral_constant<size_t, 1>());
+      o += made;
+      target += made * rows_.out_volume;
     }
   }
 

@@ -116,7 +116,9 @@ class PixelPairs {
   // Where each of the two is in the vectors with the loads.
   struct Picks {
     int32_t lanes[2][L];
-    bool operator==(const Picks&) const = default;
+    bool operator==(const Picks& other) const {
+      return std::memcmp(lanes, other.lanes, sizeof lanes) == 0;
+    }
   };
 
   // Of the outputs from `first` on, taps k and k + 1.
