@@ -24,6 +24,7 @@ import onnx
 
 from myops._names import near_misses
 from myops.onnx.graph import scopes as _scopes
+from myops.onnx.graph.randomness import is_random, random_functions
 from myops.onnx.graph.structure import reads
 from myops.onnx.graph.torchscript_scopes import Key, ScopeNames, Stack, by_calls, repeats
 
@@ -106,9 +107,9 @@ def constants(model: onnx.ModelProto) -> set[str]:
     inputs = {item.name for item in model.graph.input}
     known = {tensor.name for tensor in model.graph.initializer} - inputs
     known |= {tensor.values.name for tensor in model.graph.sparse_initializer}
+    functions = random_functions(model.functions)
     for node in model.graph.node:
-        random = node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial")
-        if not random and all(name in known for name in reads(node)):
+        if not is_random(node, functions) and all(name in known for name in reads(node)):
             known.update(name for name in node.output if name)
     return known
 

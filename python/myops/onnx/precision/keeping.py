@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from myops.onnx.graph import structure
+from myops.onnx.graph.randomness import is_random
 from myops.onnx.precision import definitions
 from myops.onnx.precision.frames import Frame, Key, nodes_of
 from myops.onnx.precision.plan import DTYPES, FLOAT32, PrecisionPlan, Vertex
@@ -117,7 +118,7 @@ def _without_data(plan: PrecisionPlan) -> Iterable[Vertex]:
         keys = [key for name in structure.reads(node) if (key := frame.find(name)) is not None]
         if node.op_type in ("Shape", "Size") and not structure.is_custom(node.domain):
             continue
-        if any(key in data for key in keys) or node.op_type.startswith("Random"):
+        if any(key in data for key in keys) or is_random(node):
             data.update((frame.number, name) for name in node.output if name)
         elif vertex in plan.slots:
             found.append(vertex)

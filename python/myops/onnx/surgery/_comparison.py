@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 
 from myops._text import reason
-from myops.onnx.graph import structure
+from myops.onnx.graph import randomness, scopes, structure
 from myops.onnx.graph.structure import GraphError
-from myops.onnx.surgery import _trial
+from myops.onnx.surgery import _random_nodes, _trial
 from myops.onnx.surgery._errors import SimplifyError
 
 
@@ -36,6 +36,7 @@ def compare(
         GraphError: The original does not run.
         SimplifyError: The outputs differ.
     """
+    before, after = _random_nodes.seeded(before), _random_nodes.seeded(after)
     try:
         runs = _trial.run_somehow(before, inputs, shapes)
     except _trial.NoRunError as error:
@@ -44,6 +45,9 @@ def compare(
             f"random inputs: {error} Give it inputs or shapes, or leave the comparison out "
             "(check=False)."
         ) from error
+    if any(map(randomness.is_random, scopes.all_nodes(before.graph.node))) or before.functions:
+        # Only the first run of a session has the random numbers of the seeds.
+        runs = [(feeds, _trial.run(before, feeds)) for feeds, _ in runs]
     worst = _compared(before, after, runs, tolerance, "")
     kept = {choice.outputs for choice in _choices(after.graph)}
     for choice in _choices(before.graph):

@@ -6,7 +6,7 @@ import math
 
 import onnx
 
-from myops.onnx.graph import inference, structure
+from myops.onnx.graph import inference, randomness, structure
 from myops.onnx.surgery._errors import SimplifyError
 
 MOST_ELEMENTS = 2**28  # of a value that constants alone determine
@@ -20,6 +20,7 @@ def refuse_large(model: onnx.ModelProto) -> None:
         SimplifyError: There is such a node.
     """
     known: set[str] = set()
+    functions, off = randomness.random_functions(model.functions), randomness.known_false(model)
     for graph in structure.graphs_of(inference.infer(model).graph):
         inputs = {item.name for item in graph.input}
         known |= {item.name for item in graph.initializer if item.name not in inputs}
@@ -28,6 +29,8 @@ def refuse_large(model: onnx.ModelProto) -> None:
                   for item in (*graph.value_info, *graph.output)}  # fmt: skip
         for node in graph.node:
             if structure.is_custom(node.domain) or not known.issuperset(structure.reads(node)):
+                continue
+            if randomness.is_random(node, functions, off):
                 continue
             known.update(name for name in node.output if name)
             for name in node.output:

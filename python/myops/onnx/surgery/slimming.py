@@ -25,6 +25,7 @@ from myops.onnx.surgery import (
     _dims,
     _folding,
     _order,
+    _random_nodes,
     _stand_ins,
 )
 from myops.onnx.surgery._errors import SimplifyError
@@ -100,7 +101,8 @@ def simplify(
     """Makes a model smaller: folds constants, fuses and removes nodes. Custom nodes are kept.
 
     onnxslim simplifies the model. Shapes of our nodes are inferred with our schemas, so that
-    constants after them are folded too. Then both models run in ONNX Runtime on the same inputs.
+    constants after them are folded too. Nodes that draw random numbers are kept. Then both models
+    run in ONNX Runtime on the same inputs, with equal seeds.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto. It is not changed.
@@ -255,12 +257,14 @@ def _slimmed(model: onnx.ModelProto, skipped: list[str], largest: int | None, in
         del copy.graph.value_info[:]
         copy.graph.value_info.extend(shown.value_info)
     _stand_ins.put_in(copy)
+    kinds = _random_nodes.put_in(copy, model.functions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return onnxslim.slim(
+        result = onnxslim.slim(
             copy, skip_optimizations=skipped or None, no_shape_infer=not infers,
             size_threshold=largest,
         )  # fmt: skip
+    return _random_nodes.taken_out(result, kinds)
 
 
 def _misread(model: onnx.ModelProto) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, numpy_helper
 
+from myops.onnx.graph.randomness import is_random
 from myops.onnx.graph.structure import is_custom
 
 Key = tuple[Hashable, ...]
@@ -116,8 +117,7 @@ def commutes(node: onnx.NodeProto) -> bool:
 
 def _varies(node: onnx.NodeProto) -> bool:
     """Whether a node may have other results each time, or reads more than its inputs."""
-    random = node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial")
-    return random or any(item.type == AttributeProto.GRAPH for item in node.attribute)
+    return is_random(node) or any(item.type == AttributeProto.GRAPH for item in node.attribute)
 
 
 def kind(node: onnx.NodeProto) -> Key:
