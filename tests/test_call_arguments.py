@@ -270,6 +270,16 @@ def test_none_for_an_attribute_and_a_misspelt_input(settings: dict[str, Any], te
             BEHIND[1](given, offset=given, **settings)
 
 
+@pytest.mark.parametrize("op", BEHIND, ids=["prototype", "define"])
+def test_misspelt_names_with_arrays(op: Any) -> None:
+    x = np.ones(3, np.float32)
+    for name, near in (("wieght", ". Did you mean 'weight'?"), ("scael", ". Did you mean 'scale'?"),
+                       ("zzz", "")):  # fmt: skip
+        text = f"behind: {name}: got an attribute of this name, expected one of [scale]{near}"
+        with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+            op.numpy(x, offset=x, **{name: x})
+
+
 def test_a_key_that_is_no_tensor() -> None:
     text = r"noisy: key: got 5, expected a tensor of one int64; seed= takes an integer"
     with pytest.raises(TypeError, match=text):

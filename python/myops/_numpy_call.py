@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from myops._description import OPS, OpInfo
+from myops._names import near_misses
 from myops._op_parts import InputInfo
 from myops._text import shorten
 
@@ -63,12 +64,22 @@ def call(
     ]
     if type(threads) is not int or not 0 < threads <= MOST_THREADS:
         threads = _number_of_threads(info, threads)
+    known = [item.name for item in info.attributes]
+    for name in attributes or ():
+        if name not in known:
+            raise ValueError(_unknown(info, name, known))
     results = info.native.call(arrays, dict(attributes or {}), threads)
     if not info.is_plain:
         for item, array, used in zip(declared, given, arrays, strict=True):
             if item.written and used is not array and array is not None and used is not None:
                 np.copyto(array, used)  # the kernel wrote into a copy
     return results
+
+
+def _unknown(info: OpInfo, name: str, known: list[str]) -> str:
+    expected = f"expected one of [{', '.join(known)}]" if known else "expected none"
+    near = near_misses(name, [*(item.name for item in info.inputs), *known])
+    return f"{info.name}: {name}: got an attribute of this name, {expected}{near and '.' + near}"
 
 
 def stated_threads() -> int:

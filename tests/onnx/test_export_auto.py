@@ -51,6 +51,18 @@ def test_exporter_auto_takes_the_exporter_that_succeeds() -> None:
         export(Ceil(), X, dynamic_axes=AXES, exporter="torchscript")
 
 
+def test_a_length_that_min_decides_is_right_with_dynamo() -> None:
+    """And the refusal of the other exporter says so."""
+
+    class TopK(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.topk(x, min(10, x.shape[1])).values
+
+    text = 'exporter="dynamo" was tried: it exports the model and passes all checks'
+    with pytest.raises(ExportCheckError, match=text):
+        export(TopK(), torch.rand(2, 20), dynamic_axes={"x": {1: "n"}}, exporter="torchscript")
+
+
 def test_exporter_auto_names_both_failures(tmp_path: Path) -> None:
     text = "neither exporter makes a right file.\ndynamo: .*\ntorchscript: "
     with pytest.raises(RuntimeError, match=text):

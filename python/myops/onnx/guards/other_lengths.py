@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import time
 from collections import deque
@@ -26,6 +27,7 @@ _ELEMENTS = 2**24  # of one input
 _LONG = 8200  # time and memory of a longer axis may grow with its square
 _SHARE = 8  # a point may take one eighth of the remaining time
 _LONGEST = 300  # characters of what ONNX Runtime says
+_MIN_OR_MAX = re.compile(r"\b(min|max)\(")
 
 
 def check(exported: Exported) -> None:
@@ -276,8 +278,10 @@ class _Search:
 
         told = difference.text if difference is not None else ""
         advice = _advice.of_lengths(self.exported, changes, said, origin, told).strip()
+        # A trace decides min() and max() of lengths, of which torch.export makes nodes.
+        elsewhere = self.exported.exporter == "torchscript" and bool(_MIN_OR_MAX.search(advice))
         raise ExportCheckError(
-            NAME, f"with {where} {text} At the example's lengths it is right. {advice}"
+            NAME, f"with {where} {text} At the example's lengths it is right. {advice}", elsewhere
         ) from cause
 
 
