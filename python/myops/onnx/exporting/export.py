@@ -21,6 +21,7 @@ from myops.onnx.graph import writing
 from myops.onnx.symbolics import (
     adaptive_pooling,
     arctangent,
+    cosine,
     floor_division,
     interpolate,
     log_sigmoid,
@@ -218,6 +219,7 @@ def export(
             interpolate.registered(register_interpolate),
             adaptive_pooling.registered(),
             arctangent.registered(),
+            cosine.registered(),
             floor_division.registered(),
             log_sigmoid.registered(),
             logarithms.registered(),

@@ -14,13 +14,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import onnx
-import torch
 
 from myops.onnx.symbolics import register
+from myops.onnx.symbolics.in_float import in_float, reduced
 
 _OPSET = 11  # of Equal for floats
-_NARROW = ("float16", "bfloat16")  # which PyTorch computes in float32
 _MEAN, _SUM = 1, 2
 
 
@@ -32,37 +30,13 @@ def registered() -> Iterator[None]:
         "logaddexp": _log_add, "logaddexp2": _log2_add,
     }  # fmt: skip
     functions: dict[str, Callable[..., Any]] = {
-        f"aten::{name}": functools.partial(_in_float, function=function)
+        f"aten::{name}": functools.partial(in_float, function=function)
         for name, function in elementwise.items()
     }
     functions["aten::logcumsumexp"] = _log_sums
     functions["aten::binary_cross_entropy_with_logits"] = _cross_entropy
     with register.registered_for_now(functions, _OPSET):
         yield
-
-
-def _in_float(g: Any, *values: Any, function: Callable[..., Any]) -> Any:
-    """The result of `function(g, constants, *values)` in the dtype in which PyTorch computes, cast
-    to that of PyTorch's result.
-
-    constants: A function that makes a constant of that dtype.
-    """
-    dtypes = [dtype for dtype in map(g.dtype, values) if dtype is not None]
-    if any(dtype.kind == "c" for dtype in dtypes):
-        g.refuse("its arguments are complex numbers")
-    floats = [dtype for dtype in dtypes if dtype.kind not in "biu"]
-    default = np.dtype(str(torch.get_default_dtype())[6:])
-    result = np.result_type(*floats) if floats else default
-    used = np.dtype(np.float32) if str(result) in _NARROW else result
-    made = function(
-        g, lambda number: g.constant(np.array(number, used)), *(
-            value if g.dtype(value) == used else _cast(g, value, used) for value in values)
-    )  # fmt: skip
-    return made if used == result else _cast(g, made, result)
-
-
-def _cast(g: Any, value: Any, dtype: np.dtype) -> Any:
-    return g.op("Cast", value, to=onnx.helper.np_dtype_to_tensor_dtype(dtype))
 
 
 def _log1p(g: Any, constant: Any, x: Any) -> Any:
@@ -115,7 +89,7 @@ def _log_sums(g: Any, x: Any, dim: int) -> Any:
         function = functools.partial(_doubled, axis=dim % rank, rank=rank, length=length)
     else:
         function = functools.partial(_of_any_length, axis=dim % rank, rank=rank)
-    return _in_float(g, x, function=function)
+    return in_float(g, x, function=function)
 
 
 def _doubled(g: Any, constant: Any, x: Any, axis: int, rank: int, length: int) -> Any:
@@ -139,20 +113,13 @@ def _of_any_length(g: Any, constant: Any, x: Any, axis: int, rank: int) -> Any:
     column = g.op("Reshape", places, g.constant(np.array([-1, 1], np.int64)))
     rows = g.op("Reshape", x, g.constant(np.array([0] * (rank - 1) + [1, -1], np.int64)))
     rows = g.op("Where", g.op("Greater", places, column), constant(-math.inf), rows)
-    largest = _reduced(g, "ReduceMax", rows, rank, 18)
+    largest = reduced(g, "ReduceMax", rows, rank, 18)
     is_infinite = g.op("Equal", g.op("Abs", largest), constant(math.inf))
     largest = g.op("Where", is_infinite, constant(0), largest)
-    sums = _reduced(g, "ReduceSum", g.op("Exp", g.op("Sub", rows, largest)), rank, 13)
+    sums = reduced(g, "ReduceSum", g.op("Exp", g.op("Sub", rows, largest)), rank, 13)
     made = g.op("Add", g.op("Log", sums), largest)
     made = g.op("Reshape", made, g.op("Shape", x))
     return g.op("Transpose", made, perm=[int(place) for place in np.argsort(order)])
-
-
-def _reduced(g: Any, kind: str, value: Any, axis: int, since: int) -> Any:
-    """`since`: the opset from which axes are an input."""
-    if g.opset >= since:
-        return g.op(kind, value, g.constant(np.array([axis], np.int64)), keepdims=1)
-    return g.op(kind, value, axes=[axis], keepdims=1)
 
 
 def _cross_entropy(
@@ -174,4 +141,4 @@ def _cross_entropy(
             made = g.op("ReduceMean" if reduction == _MEAN else "ReduceSum", made, keepdims=0)
         return made
 
-    return _in_float(g, x, target, *given, function=loss)
+    return in_float(g, x, target, *given, function=loss)
