@@ -26,7 +26,7 @@ _MEAN, _SUM = 1, 2
 def registered() -> Iterator[None]:
     """In this context, both exporters write these so, unless a user has registered them."""
     elementwise: dict[str, Callable[..., Any]] = {
-        "log1p": _log1p, "expm1": _expm1, "special_log1p": _log1p, "special_expm1": _expm1,
+        "log1p": log1p, "expm1": _expm1, "special_log1p": log1p, "special_expm1": _expm1,
         "logaddexp": _log_add, "logaddexp2": _log2_add,
     }  # fmt: skip
     functions: dict[str, Callable[..., Any]] = {
@@ -39,7 +39,7 @@ def registered() -> Iterator[None]:
         yield
 
 
-def _log1p(g: Any, constant: Any, x: Any) -> Any:
+def log1p(g: Any, constant: Any, x: Any) -> Any:
     """log(1 + x): what rounding 1 + x changes near 0 is a factor of both logarithm and difference
     to 1."""
     one = constant(1)
@@ -66,7 +66,7 @@ def _log_add(g: Any, constant: Any, a: Any, b: Any, base: float = math.e) -> Any
     scale = math.log(base)
     difference = g.op("Abs", g.op("Sub", a, b))
     power = g.op("Exp", g.op("Mul", difference, constant(-scale)))
-    more = g.op("Div", _log1p(g, constant, power), constant(scale))
+    more = g.op("Div", log1p(g, constant, power), constant(scale))
     # The difference of two infinities is NaN.
     more = g.op("Where", g.op("Equal", a, b), constant(math.log(2) / scale), more)
     return g.op("Add", g.op("Max", a, b), more)
@@ -131,7 +131,7 @@ def _cross_entropy(
         """(1 - target) * x - (1 + (pos_weight - 1) * target) * logsigmoid(x), times weight."""
         one, zero = constant(1), constant(0)
         power = g.op("Exp", g.op("Neg", g.op("Abs", x)))
-        log_sigmoid = g.op("Sub", g.op("Min", x, zero), _log1p(g, constant, power))
+        log_sigmoid = g.op("Sub", g.op("Min", x, zero), log1p(g, constant, power))
         if pos_weight is not None:
             factor = g.op("Mul", g.op("Sub", given[-1], one), target)
             log_sigmoid = g.op("Mul", g.op("Add", factor, one), log_sigmoid)
