@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 
 
-def near_misses(name: str, known: Iterable[str]) -> str:
-    """ " Did you mean 'a' or 'b'?", or nothing when no known name is near."""
+def near_misses(name: object, known: Iterable[str]) -> str:
+    """ " Did you mean 'a' or 'b'?", or nothing when no known name is near or it is no name."""
+    if not isinstance(name, str):
+        return ""
     names = list(dict.fromkeys(known))
     found = [(score, place) for place, item in enumerate(names)
              if (score := _likeness(name.lower(), item.lower()))]  # fmt: skip

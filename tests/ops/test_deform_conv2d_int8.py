@@ -171,7 +171,7 @@ CONFORMANCE = [
     Case((GROUPS.args[0][:, :5], *GROUPS.args[1:]), name="channels",
          refused="weight: got 5 channels of input, expected a positive multiple of 3"),
     Case((*GROUPS.args[:5], torch.ones(3), *GROUPS.args[6:]), name="scales",
-         refused="W_scale: got shape [3], expected shape [2] (the output channels of W, or one)"),
+         refused="weight_scale: got shape [3], expected shape [2] (the output channels of weight"),
 ]  # fmt: skip
 
 

@@ -101,8 +101,8 @@ def test_integers_beyond_64_bits_are_refused(large: int, grad: bool) -> None:
         "resize: sizes": lambda: myops.resize(x, sizes=[large, 7], axes=[2, 3]),
         "resize: axes": lambda: myops.resize(x, [1.0], axes=[large]),
         "interpolate: size": lambda: myops.interpolate(x, size=large),
-        "deform_conv2d: strides": lambda: myops.deform_conv2d(x, OFFSET, WEIGHT, stride=large),
-        "deform_conv2d: pads": lambda: myops.deform_conv2d(x, OFFSET, WEIGHT, padding=(0, large)),
+        "deform_conv2d: stride": lambda: myops.deform_conv2d(x, OFFSET, WEIGHT, stride=large),
+        "deform_conv2d: padding": lambda: myops.deform_conv2d(x, OFFSET, WEIGHT, padding=large),
     }.items():
         text = f"^{argument.strip()}: got {large}, expected integers of 64 bits"
         with pytest.raises(RuntimeError, match=text):
@@ -115,7 +115,7 @@ def test_other_objects_than_tensors_are_refused_by_name() -> None:
         "interpolate: input": lambda: myops.interpolate(array, 2),  # type: ignore[arg-type]
         "resize: X": lambda: myops.resize(array, [1, 1, 2, 2]),  # type: ignore[arg-type]
         "my_add: b": lambda: myops.my_add(X, array),  # type: ignore[arg-type]
-        "deform_conv2d: X": lambda: myops.deform_conv2d(array, OFFSET, WEIGHT),  # type: ignore[arg-type]
+        "deform_conv2d: input": lambda: myops.deform_conv2d(array, OFFSET, WEIGHT),  # type: ignore[arg-type]
         "deform_conv2d: weight": lambda: myops.deform_conv2d(X, OFFSET, None),  # type: ignore[arg-type]
         "deform_conv2d: offset": lambda: myops.deform_conv2d(X, None, WEIGHT),  # type: ignore[arg-type]
         "deform_conv2d: mask": lambda: myops.deform_conv2d(X, OFFSET, WEIGHT, mask=array),  # type: ignore[arg-type]
