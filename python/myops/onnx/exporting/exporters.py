@@ -25,6 +25,7 @@ from myops.onnx.exporting import (
     grown_buffers,
     linspace,
     named_outputs,
+    unique_names,
 )
 from myops.onnx.exporting.computed_once import computed_once
 from myops.onnx.exporting.inputs import Inputs
@@ -84,14 +85,15 @@ def dynamo(
         recording_torch_export(recorded),
         exact_optimizer.exact(),
         exact_doubles.kept(),
+        unique_names.kept(),
         linspace.kept(),
         runs_restored(torch.export, "export", model),
         grown_buffers.not_written(),
     ):
         program = _with_or_without_integers(model, inputs, call)
     exact_doubles.restore(program)  # where the optimizer is off
+    unique_names.separate(program.model)  # torch renames inputs and outputs last
     proto, exported = program.model_proto, program.exported_program
-    _separate_outputs(proto)
     got = scopes.onnx_opset(proto)
     if got == opset:
         return proto, exported
@@ -165,18 +167,6 @@ def _call_dynamo(
             },
             **settings.artifacts,
         )
-
-
-def _separate_outputs(model: onnx.ModelProto) -> None:
-    """Gives an input that forward returns unchanged another name among the outputs."""
-    inputs = {item.name for item in model.graph.input}
-    fresh = scopes.Names(model).fresh
-    for node in model.graph.node:
-        for place, name in enumerate(node.output):
-            if name in inputs:  # torch's Identity, which only the graph's outputs read
-                node.output[place] = fresh(f"{name}_output")
-                output = next(item for item in model.graph.output if item.name == name)
-                output.name = node.output[place]
 
 
 def _positional(args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:
