@@ -77,7 +77,15 @@ def scattered(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
     return x[:, 0].scatter_add(0, (i - 1)[:, None].expand(3, 4), ONES)
 
 
-SUMS = [accumulated, accumulated_at_pairs, scattered]
+def added(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    return x[:, 0].index_add(0, i - 1, ONES)
+
+
+def added_behind(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    return x[0].index_add(-1, i, torch.ones(5, 3), alpha=0.5)
+
+
+SUMS = [accumulated, accumulated_at_pairs, added, added_behind, scattered]
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])

@@ -1,4 +1,5 @@
-"""Sums at indices that occur several times: `index_put_(..., accumulate=True)`, `scatter_add`.
+"""Sums at indices that occur several times: `index_put_(..., accumulate=True)`, `index_add`,
+`scatter_add`.
 
 torch's older exporter writes the numbers into zeros, where the last one of an index wins, and adds
 these to the tensor. ScatterND and ScatterElements add from opset 16 on; torch uses that for
@@ -11,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch.onnx import symbolic_helper
 
 from myops.onnx.symbolics import registered_torchscript
@@ -24,6 +26,7 @@ def added() -> Iterator[None]:
     registered the operators."""
     with (
         registered_torchscript.wrapped("aten::index_put", _index_put),
+        registered_torchscript.wrapped("aten::index_add", _index_add),
         registered_torchscript.wrapped("aten::scatter_add", _scatter_add),
     ):
         yield
@@ -42,6 +45,29 @@ def _index_put(
         _refuse_before("aten::index_put", g)
         scattered[0].s_("reduction", "add")
     return result
+
+
+def _index_add(
+    original: Callable[..., Any],
+    g: Any,
+    x: Any,
+    dim: Any,
+    index: Any,
+    source: Any,
+    alpha: Any = None,
+) -> Any:
+    _refuse_before("aten::index_add", g)
+    rank, others = map(symbolic_helper._get_tensor_rank, (x, source))
+    axis = symbolic_helper._maybe_get_const(dim, "i")
+    if not rank or rank != others or not isinstance(axis, int):
+        return original(g, x, dim, index, source, alpha)
+    axis %= rank
+    along = [-1 if place == axis else 1 for place in range(rank)]
+    index = g.op("Reshape", index, g.op("Constant", value_t=torch.tensor(along)))
+    index = g.op("Expand", index, g.op("Shape", source))
+    if alpha is not None and symbolic_helper._maybe_get_const(alpha, "t") != 1:
+        source = g.op("Mul", source, g.op("CastLike", alpha, source))
+    return g.op("ScatterElements", x, index, source, axis_i=axis, reduction_s="add")
 
 
 def _scatter_add(original: Callable[..., Any], g: Any, *args: Any) -> Any:
