@@ -28,7 +28,9 @@ from myops.onnx.symbolics import (
     log_sigmoid,
     logarithms,
     negative_indices,
+    products,
     repeated_indices,
+    sorting,
     torchvision,
     unflatten,
 )
@@ -225,6 +227,8 @@ def export(
             floor_division.registered(),
             log_sigmoid.registered(),
             logarithms.registered(),
+            products.registered(),
+            sorting.registered(),
             unflatten.registered(),
             negative_indices.counted_from_the_end(),
             repeated_indices.added(),

@@ -159,7 +159,11 @@ def _schema(name: str, graph: Any) -> Any:
     text = node.schema() if node is not None else ""
     overloads = overloads_of(name)
     if not text or text == "(no schema)":
-        return _fitting([overload._schema for overload in overloads], node)
+        every = [overload._schema for overload in overloads_of(name.partition(".")[0])]
+        fitting, own = _fitting(every, node), overloads[0]._schema
+        if "." in name and fitting is not None and fitting.overload_name != own.overload_name:
+            return None
+        return fitting or own
     called = torch._C.parse_schema(text)
     for overload in overloads:
         if overload._schema.overload_name == called.overload_name:
@@ -168,13 +172,14 @@ def _schema(name: str, graph: Any) -> Any:
 
 
 def _fitting(schemas: list[Any], node: Any) -> Any:
-    """The first schema with the number of arguments of a node, and lists where it has lists."""
+    """The first schema with the number of arguments of a node, and lists where it has lists; None
+    if there is none."""
     values = list(node.inputs()) if node is not None else []
     for schema in schemas:
         kinds = [str(item.real_type) for item in schema.arguments]
         if len(kinds) == len(values) and all(map(_may_be, kinds, values)):
             return schema
-    return schemas[0]
+    return None
 
 
 def _may_be(kind: str, value: Any) -> bool:
