@@ -58,6 +58,23 @@ def test_a_wrong_symbolic_is_refused() -> None:
     assert_fails("numbers", text, model, A, B, exporter="torchscript")
 
 
+def test_a_wrong_dtype_is_no_rounding() -> None:
+    """Its numbers differ by less than a few roundings of the inputs do."""
+
+    class Wide(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, a: torch.Tensor) -> torch.Tensor:
+            return a.double()
+
+        @staticmethod
+        def symbolic(g: Any, a: Any) -> Any:
+            return g.op("Identity", a)
+
+    text = "dtype float32, PyTorch float64"
+    model = Model(lambda a: Wide.apply(a) * 2)
+    assert_fails("numbers", text, model, torch.rand(5, 3), exporter="torchscript")
+
+
 def test_the_reported_position_has_the_largest_excess() -> None:
     # the first error is the larger one, and allowed: 1e-4 of 1000 and of the mean
     found = _difference.compare([np.float32([1000, 1])], [np.float32([1000.12, 1.1])])

@@ -60,6 +60,11 @@ def compare(expected: Sequence[Any], got: Sequence[Any]) -> OutputDifference | N
     return None
 
 
+def other_dtype(wanted: np.ndarray, got: np.ndarray) -> bool:
+    """Whether the dtypes differ. NumPy has none for some: bfloat16 and floats of 8 bits."""
+    return wanted.dtype != got.dtype and {wanted.dtype.kind, got.dtype.kind} <= set("biuf")
+
+
 def _compare(wanted: np.ndarray, got: Any) -> str:
     if isinstance(got, list):  # a sequence
         return "" if len(got) == wanted.shape[0] else f"got {len(got)} items in the sequence"
@@ -70,7 +75,7 @@ def _compare(wanted: np.ndarray, got: Any) -> str:
         return f"shape {list(got.shape)}, PyTorch {list(wanted.shape)}"
     if wanted.dtype.kind == "c" and got.dtype.kind != "c":
         return ""
-    if wanted.dtype != got.dtype and {wanted.dtype.kind, got.dtype.kind} <= set("biuf"):
+    if other_dtype(wanted, got):
         return f"dtype {got.dtype}, PyTorch {wanted.dtype}"
     if wanted.size == 0:
         return ""

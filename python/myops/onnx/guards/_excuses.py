@@ -15,7 +15,7 @@ import torch
 
 from myops._torch.interpolate import OnePixelWide
 from myops._torch.observing import ObservingMode
-from myops.onnx.guards._difference import compare
+from myops.onnx.guards._difference import compare, other_dtype
 from myops.onnx.guards._exported import Exported
 
 # The noise in units in the last place. A layer that sums makes errors of many units in float32 and
@@ -36,7 +36,10 @@ def excuse(exported: Exported, changes: Any, wanted: Sequence[Any], got: Sequenc
         changes: The inputs that are not the example's.
         wanted, got: What PyTorch and ONNX Runtime computed from them.
     """
-    if [a.shape for a in wanted] != [np.asarray(b).shape for b in got]:
+    arrays = [np.asarray(item) for item in got]
+    if [a.shape for a in wanted] != [b.shape for b in arrays]:
+        return ""
+    if any(other_dtype(a, b) for a, b in zip(wanted, arrays, strict=True)):
         return ""
     return (
         _no_number(exported, wanted, got)
