@@ -27,6 +27,7 @@ from myops.onnx.surgery import (
     _order,
     _random_nodes,
     _stand_ins,
+    _unknown_lengths,
 )
 from myops.onnx.surgery._errors import SimplifyError
 
@@ -257,6 +258,7 @@ def _slimmed(model: onnx.ModelProto, skipped: list[str], largest: int | None, in
         del copy.graph.value_info[:]
         copy.graph.value_info.extend(shown.value_info)
     _stand_ins.put_in(copy)
+    _unknown_lengths.put_in(copy)
     kinds = _random_nodes.put_in(copy, model.functions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -264,6 +266,8 @@ def _slimmed(model: onnx.ModelProto, skipped: list[str], largest: int | None, in
             copy, skip_optimizations=skipped or None, no_shape_infer=not infers,
             size_threshold=largest,
         )  # fmt: skip
+    if result is not None:
+        _unknown_lengths.take_out(result)
     return _random_nodes.taken_out(result, kinds)
 
 
