@@ -23,14 +23,14 @@ _CAUSES = [
     (r"only 4D query, key, and value are supported",
      "the exporter writes scaled_dot_product_attention of tensors with 4 axes only",
      "scaled_dot_product_attention(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1)).squeeze(1)"),
-    (r"aten::roll|aten\.roll|Unsupported attribute type: '<class 'list'>'",
+    (r"aten::roll|aten\.roll",
      "the exporter writes torch.roll by constant shifts only, and a shift follows a length",
      "torch.cat([x[..., k:], x[..., :k]], -1) instead of torch.roll(x, -k, -1)"),
     (r"__obj_flatten__|PackedParams|quantized::",
      "the weights are quantised by torch, in a form that the exporter cannot read",
      "the export of the model as it was before, and myops.onnx.quantize(exported, data=...) "
      "afterwards"),
-    (r"Failed to export a node '%\S+ : \w+\(.*= onnx::",
+    (r"Failed to export a node '%\S+ : \w+\(.*= onnx::|Unsupported attribute type: '<class",
      "an argument that ONNX has as an attribute, such as normalized_shape of layer_norm, follows "
      "the length of an input, and an attribute cannot",
      "a constant there, or the arithmetic itself: (x - x.mean(1, keepdim=True)) / ..."),

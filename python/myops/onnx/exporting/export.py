@@ -34,6 +34,7 @@ from myops.onnx.symbolics import (
     scatter_reduce,
     sorting,
     torchvision,
+    transposed_convolution,
     unflatten,
 )
 
@@ -233,6 +234,7 @@ def export(
             products.registered(),
             scatter_reduce.registered(),
             sorting.registered(),
+            transposed_convolution.registered(),
             unflatten.registered(),
             negative_indices.counted_from_the_end(),
             repeated_indices.added(),
