@@ -29,6 +29,7 @@ from myops.onnx.symbolics import (
     log_sigmoid,
     logarithms,
     negative_indices,
+    older_exporter,
     products,
     repeated_indices,
     scatter_reduce,
@@ -238,6 +239,7 @@ def export(
             unflatten.registered(),
             negative_indices.counted_from_the_end(),
             repeated_indices.added(),
+            older_exporter.completed(),
         ):
             if exporter == "auto":
                 proto = with_any_exporter(task)
