@@ -260,7 +260,7 @@ def _translated(chain: list[BaseException]) -> Iterator[torch.fx.Node]:
 
 
 def _called(chain: list[BaseException]) -> str:
-    """What forward calls, where torch.export made other operators of it: "aten::cumprod"."""
+    """What forward calls, where torch.export made other operators of it: "aten::hypot"."""
     for node in _translated(chain):
         overload = node.meta.get("original_aten")
         if isinstance(overload, torch._ops.OpOverload):
