@@ -182,6 +182,32 @@ def _title(info: OpInfo) -> str:
     return "".join(word.capitalize() for word in info.name.split("_")) + "Function"
 
 
+class _SavesForJvp:
+    """The ctx of a `save` whose op has a jvp: what it saves for backward is saved for jvp too.
+
+    torch has two lists, and gives jvp an empty one where only the other is filled.
+    """
+
+    def __init__(self, ctx: Any) -> None:
+        object.__setattr__(self, "_ctx", ctx)
+        object.__setattr__(self, "_has_own", False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._ctx, name, value)
+
+    def save_for_backward(self, *tensors: torch.Tensor | None) -> None:
+        self._ctx.save_for_backward(*tensors)
+        if not self._has_own:
+            self._ctx.save_for_forward(*tensors)
+
+    def save_for_forward(self, *tensors: torch.Tensor | None) -> None:
+        object.__setattr__(self, "_has_own", True)
+        self._ctx.save_for_forward(*tensors)
+
+
 def function_of(
     op: TorchOp,
     save: Callable[..., None] | None,
@@ -208,7 +234,7 @@ def function_of(
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         if save is not None:
             tensors, attributes = split(inputs)
-            save(ctx, tensors, attributes, output)
+            save(_SavesForJvp(ctx) if jvp is not None else ctx, tensors, attributes, output)
 
     def run_jvp(ctx: Any, *tangents: Any) -> Any:
         if jvp is None:

@@ -23,6 +23,7 @@ from myops._torch.private_names import (
     grad_enabled,
     tracing,
 )
+from myops._torch.tangents import TangentLibrary
 from myops._torch.writing import WritingOverload
 
 
@@ -85,6 +86,7 @@ class TorchOp:
             ]
         if info.writes:
             return
+        self._tangents = TangentLibrary(self)
         for overload in self.overloads:
             name = overload.name()
             torch.library.register_fake(name, self.fake.run, allow_override=True)
@@ -93,6 +95,7 @@ class TorchOp:
                 name,
                 autograd.dispatched(info, gradient),
                 setup_context=autograd.setup_of(save),
+                lib=self._tangents,
             )
         if self._autocast is not None:
             self._autocast.register([*self.overloads, *(item.written for item in self._written)])

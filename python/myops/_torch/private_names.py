@@ -29,7 +29,10 @@ class _ForwardLevel:
 
     @property
     def _current_level(self) -> int:
-        level: int = private("_enter_dual_level")()
+        try:
+            level: int = private("_enter_dual_level")()
+        except RuntimeError:  # levels are not nested: there is one
+            return 0
         private("_exit_dual_level")(level=level)
         return level - 1
 
