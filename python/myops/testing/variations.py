@@ -65,8 +65,12 @@ def _with_length(tensor: torch.Tensor, axis: int, length: int) -> torch.Tensor:
 
 def accepts(function: Callable[..., Any], case: Case) -> bool:
     """Whether the op accepts the call."""
+    return _returns(lambda given: function(*given.args, **given.kwargs), case)
+
+
+def _returns(call: Callable[[Case], object], case: Case) -> bool:
     try:
-        function(*case.args, **case.kwargs)
+        call(case)
     except Exception:  # any exception is a refusal
         return False
     return True
@@ -175,11 +179,16 @@ def lengths(case: Case, axes: Sequence[LinkedAxes]) -> Iterator[tuple[str, Case]
             yield title, varied
 
 
-def enlarged(tested: OpUnderTest, case: Case, axes: Sequence[LinkedAxes]) -> Case:
+def enlarged(
+    tested: OpUnderTest,
+    case: Case,
+    axes: Sequence[LinkedAxes],
+    beside: Callable[[Case], object] | None = None,
+) -> Case:
     """The case with one set of axes so long that work is divided into several pieces.
 
     Shorter if a call takes long or its result is large, as that of an op which compares every
-    element with every other.
+    element with every other; or if `beside`, such as a reference, takes long or refuses the call.
     """
     usable = [item for item in axes if item.length > 0]
     if not usable:
@@ -198,6 +207,10 @@ def enlarged(tested: OpUnderTest, case: Case, axes: Sequence[LinkedAxes]) -> Cas
             return longer
         if time.perf_counter() - start > _MOST_SECONDS:
             return made
+        if beside is not None:
+            start = time.perf_counter()
+            if not _returns(beside, longer) or time.perf_counter() - start > _MOST_SECONDS:
+                return made
         made = longer
         if sum(result.numel() for result in results) > _MOST_RESULTS:
             return made

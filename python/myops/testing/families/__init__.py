@@ -19,6 +19,7 @@ from myops.testing.families import (
     shapes,
     threads,
     traces,
+    transforms,
     values,
     writes,
 )
@@ -40,6 +41,7 @@ FAMILIES: dict[str, Family] = {
     "threads": threads.threads,
     "sessions": threads.sessions,
     "gradients": gradients.gradients,
+    "transforms": transforms.transforms,
     "opcheck": programs.opcheck,
     "compile": programs.compiled,
     "export": programs.exported,

@@ -1,7 +1,7 @@
 """First derivatives at other lengths and in every dtype: they repeat on memory with other contents,
-and agree with those of float64.
+and agree with those of float64; these agree with differences in a random direction.
 
-Finite differences, in families/gradients.py, are only taken at the lengths of a case, in float64.
+Differences for each element, in families/gradients.py, are only taken at the lengths of a case.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import CallOutcome, refusal
 from myops.testing.cases import Case
 from myops.testing.derivatives import derive
+from myops.testing.families import differences
 from myops.testing.memory import fill_freed
 from myops.testing.trial import Trial
 
@@ -47,6 +48,12 @@ def vary(trial: Trial) -> None:
             return
         if dtype != "float64":
             _compare(trial, label, dtype, case, places, found)
+        elif _lengths_of(case) != _lengths_of(trial.case):  # there, gradcheck has taken them
+            differences.confirm(trial, label, case, places)
+
+
+def _lengths_of(case: Case) -> list[torch.Size]:
+    return [tensor.shape for tensor in case.tensors]
 
 
 def _derived(trial: Trial) -> Iterator[tuple[str, str, Case]]:
@@ -57,6 +64,18 @@ def _derived(trial: Trial) -> Iterator[tuple[str, str, Case]]:
             for axes in trial.axes:
                 for length in _LENGTHS:
                     yield f"{axes.label} = {length}, in {dtype}", dtype, axes.at(case, length)
+            if dtype == "float64":
+                yield "made large, in float64", dtype, _large(trial, case)
+
+
+def _large(trial: Trial, case: Case) -> Case:
+    """The case so long that work is divided into several pieces, backwards too; as it is where a
+    gradient takes long."""
+
+    def derivatives(longer: Case) -> None:
+        derive(trial.tested, longer, trial.differentiable(longer), 1)
+
+    return variations.enlarged(trial.tested, case, trial.axes, derivatives)
 
 
 def _has_float_output(trial: Trial, case: Case) -> bool:

@@ -9,6 +9,7 @@ from myops.onnx.bodies import MissingBodyWarning
 from myops.testing import variations
 from myops.testing.bits import BODY_TOLERANCE, is_float, too_far, widened
 from myops.testing.calls import TorchRun, refusal
+from myops.testing.families import large
 from myops.testing.families.autocast import autocast
 from myops.testing.trial import Trial, reference_outputs
 
@@ -26,11 +27,13 @@ def values(trial: Trial) -> None:
 
 
 def lengths(trial: Trial) -> None:
-    """The same with empty tensors, length 1 and odd lengths, if the op allows them."""
+    """The same with empty tensors, length 1 and odd lengths, if the op allows them; with the
+    reference also at lengths with which the work is divided into several pieces."""
     if not trial.axes:
         trial.tally.note("the op lets no length change")
     for label, case in variations.lengths(trial.case, trial.axes):
         trial.check_reference(label, case, trial.agree(label, case))
+    large.compare(trial)
 
 
 def dtypes(trial: Trial) -> None:
