@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import myops
-from myops.testing import Case, CheckError, check_op
+from myops.testing import Case, CheckError, bits, check_op
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4) + 3e-4  # between two steps of 1e-3
 CASES = [Case((X, torch.tensor(0.7)), name="small")]
@@ -196,3 +196,51 @@ def test_a_wrong_tangent_is_found() -> None:
     text = failures(prototype("derived_tangent", jvp=half), CASES, slow, "transforms")
     assert "the tangent of argument 1" in text
     assert "a batch" not in text
+
+
+def rows(domain: str, function: Callable[..., Any]) -> Any:
+    return myops.prototype(
+        function,
+        name="rows",
+        domain=domain,
+        types={"T": ["float32", "uint8", "int8", "int32"]},
+        inputs=[myops.Input("x", "T", "Rank 2, with columns.")],
+        outputs=[myops.Output("y", "T", "Rank 1.")],
+        shape="N 4 -> N",
+    )
+
+
+def test_bytes_that_are_read_with_the_wrong_sign_are_found() -> None:
+    def signed(x: np.ndarray) -> np.ndarray:
+        return (x.view(np.int8) if x.dtype == np.uint8 else x).max(1).astype(x.dtype)
+
+    cases, reference = [Case((torch.randn(3, 4),))], lambda x: x.amax(1)
+    sound = rows("derived_bytes", lambda x: x.max(1))
+    assert check_op(sound, cases, reference=reference, only=["dtypes"]).failures == []
+    text = failures(rows("derived_signed", signed), cases, reference, "dtypes")
+    assert "T = uint8, up to 255" in text
+
+
+def test_sums_that_overflow_in_the_reference_too_are_not_compared() -> None:
+    sums = rows("derived_sums", lambda x: x.sum(1, dtype=x.dtype))
+    cases = [Case((torch.randn(3, 4),))]
+    reference = lambda x: x.sum(1, dtype=x.dtype)  # noqa: E731
+    assert check_op(sums, cases, reference=reference, only=["dtypes"]).failures == []
+
+
+def test_complex_scalars_are_compared() -> None:
+    """They have no axis of which a view in real numbers could be taken."""
+    op = myops.prototype(
+        lambda x: x.conj(),
+        name="mirrored",
+        domain="derived_mirrored",
+        types={"C": ["complex64", "complex128"]},
+        inputs=[myops.Input("x", "C", "Any.")],
+        outputs=[myops.Output("y", "C", "Of the shape of x.")],
+        shape="S... -> S...",
+    )
+    case = Case((torch.tensor(1 + 2j),))
+    report = check_op(op, [case], reference=torch.conj, only=["values", "purity", "dtypes"])
+    assert report.failures == []
+    other = bits.different_bits([np.array(1 + 2j)], [np.array(1 - 2j)])
+    assert other[0].endswith("at [1]: 2.0")

@@ -69,7 +69,8 @@ def parts(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind != "c":
         return array
     real = np.dtype(f"f{array.itemsize // 2}")
-    return np.ascontiguousarray(array).reshape(array.shape).view(real).reshape(*array.shape, 2)
+    # ascontiguousarray gives a scalar an axis, which it needs to be viewed in another dtype.
+    return np.ascontiguousarray(array).view(real).reshape(*array.shape, 2)
 
 
 def different_bits(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> tuple[str, str]:

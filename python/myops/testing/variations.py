@@ -310,6 +310,26 @@ def dtypes(tested: OpUnderTest, case: Case) -> Iterator[tuple[str, str, Case]]:
             yield parameter, name, _cast(case, places, getattr(torch, name))
 
 
+def all_bits(tested: OpUnderTest, case: Case) -> Iterator[tuple[str, Case]]:
+    """(label, case) for every integer dtype of at most 32 bits that the op takes in place of the
+    floats of the case, with numbers up to the largest."""
+    fixed = value_places(tested, case)
+    floats = {n for n, item in enumerate(case.tensors) if item.is_floating_point()} - fixed
+    for parameter, name, varied in dtypes(tested, case):
+        dtype, tensors = getattr(torch, name), varied.tensors
+        places = [n for n in floats if tensors[n].dtype == dtype and tensors[n].numel()]
+        if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool or not places:
+            continue
+        limits = torch.iinfo(dtype)
+        if limits.bits > 32:  # nothing wider shows where a reference overflows
+            continue
+        for place in places:
+            numbers = case.tensors[place].double().nan_to_num(0)
+            numbers = (numbers / numbers.abs().max().clamp(min=1e-30) * limits.max).round()
+            tensors[place] = (numbers.abs() if limits.min == 0 else numbers).to(dtype)
+        yield f"{parameter} = {name}, up to {limits.max}", varied.having(tensors)
+
+
 def _cast(case: Case, places: Sequence[int], dtype: torch.dtype) -> Case:
     tensors = case.tensors
     for place in places:

@@ -9,7 +9,7 @@ from myops.onnx.bodies import MissingBodyWarning
 from myops.testing import variations
 from myops.testing.bits import BODY_TOLERANCE, is_float, too_far, widened
 from myops.testing.calls import TorchRun, refusal
-from myops.testing.families import large
+from myops.testing.families import integers, large
 from myops.testing.families.autocast import autocast
 from myops.testing.trial import Trial, reference_outputs
 
@@ -37,9 +37,11 @@ def lengths(trial: Trial) -> None:
 
 
 def dtypes(trial: Trial) -> None:
-    """The same in every declared dtype, and under torch.autocast if the op has a policy."""
+    """The same in every declared dtype, and under torch.autocast if the op has a policy; in
+    integers also with their largest numbers."""
     info = trial.tested.info
     autocast(trial)
+    integers.compare(trial)
     for parameter, name, case in variations.dtypes(trial.tested, trial.case):
         label = f"{parameter} = {name}"
         run = trial.agree(label, case)
