@@ -61,6 +61,8 @@ class Tally:
         refused: The text of each call that every runtime refused alike.
         notes: What could not be compared, and why.
         failures: The first few failures; `more` counts the others.
+        is_unsafe: Whether the kernel writes outside of its memory, so that it must not be called
+            again.
 
     Example:
         >>> check = checks(myops.my_add, [Case((torch.ones(3), torch.ones(3)))])[0]
@@ -78,6 +80,7 @@ class Tally:
     failures: list[Failure] = field(default_factory=list)
     more: int = 0
     seconds: float = 0.0
+    is_unsafe: bool = False
 
     def fail(self, variation: str, got: str, expected: str, cause: str) -> None:
         """Adds a failure, or counts it if there are many."""

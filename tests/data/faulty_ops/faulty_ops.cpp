@@ -162,6 +162,24 @@ void ignores_strides(KernelContext& context) {
   });
 }
 
+// The last row is weighted by one element behind the end of x.
+void reads_past(KernelContext& context) {
+  with_rows(context, [&](const auto& rows) {
+    using T = decltype(rows.alpha);
+    const T beside = context.input(0).as<T>()[rows.count * rows.width];
+    for (int64_t n = 0; n < rows.count; ++n) {
+      const T rest = n + 1 == rows.count ? beside * T{0} : T{0};
+      rows.write(n, rows.sum(n, 0, rows.width) + rest);
+    }
+  });
+}
+
+// Clears one element behind the end of its result.
+void writes_past(KernelContext& context) {
+  sound(context);
+  with_rows(context, [&](const auto& rows) { rows.write(rows.count, 0); });
+}
+
 // Leaves the last row to whatever the memory held.
 void unwritten(KernelContext& context) {
   with_rows(context, [&](const auto& rows) {
@@ -327,6 +345,8 @@ FAULT(noisy, Noisy, shape, noisy)
 FAULT(swallows_nan, SwallowsNan, shape, swallows_nan)
 FAULT(ignores_strides, IgnoresStrides, shape, ignores_strides)
 FAULT(unwritten, Unwritten, shape, unwritten)
+FAULT(reads_past, ReadsPast, shape, reads_past)
+FAULT(writes_past, WritesPast, shape, writes_past)
 FAULT(length_one, LengthOne, shape, length_one)
 FAULT(narrow, Narrow, shape, narrow)
 FAULT(shape_of_names, ShapeOfNames, shape_of_names, sound)

@@ -22,9 +22,10 @@ _STEPS = (1e-6, 1e-7)
 _CLOSE = 1e-4  # relative to the size of the terms that are added up
 _EPS = torch.finfo(torch.float64).eps
 _CAUSE = (
-    "backward is wrong at this length, and right at that of the case: an unrolled loop whose rest "
-    "is left out or counted twice, a piece of parallel_for(count, grain, body) where begin is not "
-    "0, partial sums that are not all added up, a division by the length"
+    "backward is wrong at this length (or the kernel is: then 'lengths' fails too), and right at "
+    "that of the case: an unrolled loop whose rest is left out or counted twice, a piece of "
+    "parallel_for(count, grain, body) where begin is not 0, partial sums that are not all added "
+    "up, a division by the length"
 )
 
 
