@@ -292,6 +292,11 @@ void detail::refuse_absent(size_t input) {
                     "ShapeContext::has() first: the call leaves it out"));
 }
 
+void detail::refuse_rank(size_t rank, size_t most) {
+  throw Mistake(str("View: got a tensor of rank ", rank, ", expected rank ", most,
+                    " or less: the shape rule has to refuse it, or the View needs more axes"));
+}
+
 void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
   check_inputs(op, context);
   check_attributes(op, attributes);

@@ -294,6 +294,19 @@ void test_scratch_arrays() {
   }
 }
 
+void test_views() {
+  std::vector<float> numbers = {0, 1, 2, 3, 4, 5};
+  const View<const float, 3> lower(Tensor(numbers.data(), DType::Float32, Shape{2, 3}));
+  expect(lower.length(0) == 1 && lower(7, 1, 2) == 5, "an index of a missing axis changes nothing");
+  try {
+    const View<const float, 1> higher(Tensor(numbers.data(), DType::Float32, Shape{2, 3}));
+    expect(false, str("rank 2 in a view of rank 1: no error, ", higher(1)));
+  } catch (const Mistake& mistake) {
+    const std::string text = mistake.what();
+    expect(text.find("View: got a tensor of rank 2, expected rank 1 or less") == 0, text);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -305,5 +318,6 @@ int main() {
   test_bounds();
   test_gradients_are_described();
   test_scratch_arrays();
+  test_views();
   return finish("authoring tests");
 }

@@ -12,12 +12,18 @@
 
 namespace myops {
 
+namespace detail {
+// Throws a Mistake: no index of a View leads to the elements of a tensor with more axes.
+[[noreturn]] void refuse_rank(size_t rank, size_t most);
+}  // namespace detail
+
 // A tensor of lower rank is broadcast: missing leading axes have stride 0, so any index is valid
-// there. The tensor may not have more than `Rank` axes.
+// there. A tensor with more than `Rank` axes is an Error that names the op.
 template <class T, size_t Rank>
 class View {
  public:
   explicit View(const Tensor& tensor) : data_(tensor.as<T>()) {
+    if (tensor.shape.size() > Rank) detail::refuse_rank(tensor.shape.size(), Rank);
     const size_t missing = Rank - tensor.shape.size();
     for (size_t axis = 0; axis < Rank; ++axis) {
       lengths_[axis] = axis < missing ? 1 : tensor.shape[axis - missing];
