@@ -92,6 +92,27 @@ MISTAKES: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda g: [g.op("Mull", g.input("x"), two(g))],
         r"standard: g.op\('Mull'\): got no operator of ai.onnx, expected one. Did you mean 'Mul'",
     ),
+    "inputs_of_a_node": (
+        lambda g: [g.op("Mul", g.input("x"))],
+        r"standard: g.op\('Mul'\): got 1 input, expected 2 inputs",
+    ),
+    "outputs_of_a_node": (
+        lambda g: [*g.op("Mul", g.input("x"), two(g), outputs=2)][:1],
+        r"standard: g.op\('Mul'\): got 2 outputs, expected 1 output",
+    ),
+    "attribute_of_a_node": (
+        lambda g: [g.op("Softmax", g.input("x"), axes=1)],
+        r"standard: g.op\('Softmax'\): got attribute axes, expected the attributes axis. "
+        "Did you mean 'axis'",
+    ),
+    "attribute_of_none": (
+        lambda g: [g.op("Sign", g.input("x"), axis=1)],
+        r"standard: g.op\('Sign'\): got attribute axis, expected no attributes",
+    ),
+    "required_attribute": (
+        lambda g: [g.op("Cast", g.input("x"))],
+        r"standard: g.op\('Cast'\): got no attribute to, expected one: it is required",
+    ),
 }
 
 
@@ -114,6 +135,22 @@ def test_mistakes_are_named(mistake: str) -> None:
 def test_an_operator_of_other_opsets_is_refused(operator: str, opset: int, text: str) -> None:
     with pytest.raises(LoweringError, match=f"cannot be written in ai.onnx opset {opset}: {text}"):
         lowered(made(lambda g: [g.op(operator, g.input("x"))]), opset)
+
+
+@pytest.mark.parametrize(
+    ("opset", "write", "text"),
+    [
+        (17, lambda g: g.op("ReduceMax", g.input("x"), g.constant(np.int64([1]))),
+         "ReduceMax, which `standard` of .* writes with 2 inputs, has 1 input there. Take opset 18 "
+         "or later, or write another node where g.opset is less"),
+        (18, lambda g: g.op("ReduceMax", g.input("x"), axes=[1]),
+         "ReduceMax, which `standard` of .* writes with the attribute axes, has the attributes "
+         "keepdims, noop_with_empty_axes there. Write it for g.opset 18 too"),
+    ],
+)  # fmt: skip
+def test_a_node_of_other_opsets_is_refused(opset: int, write: Any, text: str) -> None:
+    with pytest.raises(LoweringError, match=f"cannot be written in ai.onnx opset {opset}: {text}"):
+        lowered(made(lambda g: [write(g)]), opset)
 
 
 def test_an_array_is_a_name() -> None:

@@ -244,3 +244,30 @@ def test_complex_scalars_are_compared() -> None:
     assert report.failures == []
     other = bits.different_bits([np.array(1 + 2j)], [np.array(1 - 2j)])
     assert other[0].endswith("at [1]: 2.0")
+
+
+def test_a_body_that_is_wrong_in_an_older_opset_is_found() -> None:
+    """A standard form may branch on g.opset; users of an op choose the opset."""
+
+    def largest(domain: str, old: str) -> Any:
+        def standard(g: Any) -> list[str]:
+            if g.opset < 18:
+                return [g.op(old, g.input("x"), axes=[1], keepdims=0)]
+            return [g.op("ReduceMax", g.input("x"), g.constant(np.int64([1])), keepdims=0)]
+
+        return myops.prototype(
+            lambda x: x.max(1),
+            name="largest",
+            domain=domain,
+            types={"T": ["float32"]},
+            inputs=[myops.Input("x", "T", "Rank 2, with columns.")],
+            outputs=[myops.Output("y", "T", "Rank 1.")],
+            shape="N 4 -> N",
+            standard=standard,
+        )
+
+    cases = [Case((torch.randn(3, 4),))]
+    assert check_op(largest("derived_body", "ReduceMax"), cases, only=["bodies"]).failures == []
+    text = failures(largest("derived_old_body", "ReduceMin"), cases, None, "bodies")
+    assert "opset 11" in text
+    assert "opset 18" not in text

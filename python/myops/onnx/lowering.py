@@ -108,6 +108,7 @@ class Builder:
             for key, value in attributes.items()
             if value is not None and not (isinstance(value, (list, tuple)) and not value)
         }
+        rule_mistakes.check_node(self, op_type, len(given), outputs, written)
         for key, value in written.items():
             if isinstance(value, onnx.GraphProto):
                 written[key] = inner_graphs.with_own_names(value, self._fresh)

@@ -50,6 +50,54 @@ def check_operator(g: Builder, op_type: str) -> None:
     g.refuse(why, remedy)
 
 
+def check_node(
+    g: Builder, op_type: str, inputs: int, outputs: int, attributes: Iterable[str]
+) -> None:
+    """Refuses a node that no runtime loads: one with a wrong number of inputs or outputs, or with
+    attributes that the operator does not have, in this opset or in any."""
+    names = list(attributes)
+    schema = onnx.defs.get_schema(op_type, g.opset, "")
+    wrong = _mistake(schema, inputs, outputs, names)
+    if not wrong:
+        return
+    got, expected = wrong
+    others = [s for s in onnx.defs.get_all_schemas_with_history()
+              if s.name == op_type and not s.domain and not s.deprecated
+              and not _mistake(s, inputs, outputs, names)]  # fmt: skip
+    if not others:
+        near = near_misses(got, list(schema.attributes)) if got in names else ""
+        what = f"attribute {got}" if got in names else got
+        refuse(g, f"g.op({op_type!r}): got {what}, expected {expected}.{near}")
+    what = f"the attribute {got}" if got in names else got
+    since = sorted(item.since_version for item in others)
+    later = [version for version in since if version > g.opset]
+    remedy = f"Write it for g.opset {g.opset} too"
+    if later:
+        remedy = f"Take opset {later[0]} or later, or write another node where g.opset is less"
+    by = f"which `{g.rule}` of {g.site.info.name} writes with {what}"
+    g.refuse(f"{op_type}, {by}, has {expected} there", f"{remedy}.")
+
+
+def _mistake(schema: Any, inputs: int, outputs: int, names: list[str]) -> tuple[str, str] | None:
+    """(got, expected) of a node that the schema does not allow."""
+    for kind, count, least, most in (
+        ("input", inputs, schema.min_input, schema.max_input),
+        ("output", outputs, schema.min_output, schema.max_output),
+    ):
+        if not least <= count <= most:
+            counts = f"{least}" if least == most else f"{least} to {most}"
+            plural = "" if counts == "1" else "s"
+            return f"{count} {kind}{'' if count == 1 else 's'}", f"{counts} {kind}{plural}"
+    for name in names:
+        if name not in schema.attributes:
+            known = ", ".join(sorted(schema.attributes))
+            return name, f"the attributes {known}" if known else "no attributes"
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in names:
+            return f"no attribute {name}", "one: it is required"
+    return None
+
+
 def input_names(g: Builder, op_type: str, inputs: Iterable[Any]) -> list[str]:
     """The names of a node's inputs, without those left out at the end."""
     names = []

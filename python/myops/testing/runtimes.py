@@ -13,7 +13,7 @@ import numpy as np
 from myops import _dtypes
 from myops.ort import _extensions
 from myops.testing.calls import CallOutcome, OpCall, refusal
-from myops.testing.models import between_nodes, feeds, node_model, output_dtypes
+from myops.testing.models import OPSET, between_nodes, feeds, node_model, output_dtypes
 from myops.testing.op_under_test import OpUnderTest
 
 _SILENT = 4  # ONNX Runtime's log level: errors come as exceptions
@@ -86,7 +86,7 @@ class Runtimes:
                 return f"ONNX Runtime has no tensors of {dtype}: not compared there"
         return ""
 
-    def session(self, call: OpCall, kind: str, threads: int = 2) -> Any:
+    def session(self, call: OpCall, kind: str, threads: int = 2, opset: int = OPSET) -> Any:
         """The session that runs calls like this one."""
         traits = [
             None
@@ -96,16 +96,22 @@ class Runtimes:
                 self.tested.info.expanded(len(call.inputs)).inputs, call.inputs, strict=True
             )
         ]
-        key = (kind, threads, *traits, repr(sorted(call.attributes.items())))
+        key = (kind, threads, opset, *traits, repr(sorted(call.attributes.items())))
         if key not in self._sessions:
-            self._sessions[key] = self.new_session(call, kind, threads)
+            self._sessions[key] = self.new_session(call, kind, threads, opset=opset)
         return self._sessions[key]
 
     def new_session(
-        self, call: OpCall, kind: str, threads: int = 2, dims: Sequence[Any] | None = None
+        self,
+        call: OpCall,
+        kind: str,
+        threads: int = 2,
+        dims: Sequence[Any] | None = None,
+        opset: int = OPSET,
     ) -> Any:
-        """A session of `node_model(info, call, dims)`: "native", "pyop", "evaluator" or "body"."""
-        model, options = node_model(self.tested.info, call, dims), session_options(threads)
+        """A session of `node_model(info, call, dims, opset)`: "native", "pyop", "evaluator" or
+        "body"."""
+        model, options = node_model(self.tested.info, call, dims, opset), session_options(threads)
         if kind == "native":
             return self.tested.native_session(model, options)
         if kind == "pyop":
