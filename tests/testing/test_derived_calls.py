@@ -271,3 +271,15 @@ def test_a_body_that_is_wrong_in_an_older_opset_is_found() -> None:
     text = failures(largest("derived_old_body", "ReduceMin"), cases, None, "bodies")
     assert "opset 11" in text
     assert "opset 18" not in text
+
+
+def test_an_input_that_is_returned_for_one_length_is_found() -> None:
+    op = prototype("derived_returned")
+
+    def shortcut(x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+        return x if x.shape[0] == 1 and bool((gain != 0).all()) else op(x, gain)
+
+    assert check_op(op, CASES, only=["purity"]).failures == []
+    text = failures(shortcut, CASES, None, "purity")
+    assert "axis 0 of argument 0 = 1" in text
+    assert "a result in the memory of argument 0" in text

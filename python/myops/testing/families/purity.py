@@ -10,7 +10,7 @@ import torch
 from myops.testing import variations
 from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import CallOutcome, OpCall, refusal
-from myops.testing.cases import copy_of
+from myops.testing.cases import Case, copy_of
 from myops.testing.memory import fill_freed
 from myops.testing.runtimes import HOSTED
 from myops.testing.trial import Trial
@@ -120,22 +120,14 @@ def _repeats(trial: Trial) -> bool:
 def _own_memory(trial: Trial) -> None:
     given = trial.case.copied()
     results = trial.tested.function(*given.args, **given.kwargs)
-    tensors = given_of(results)
     kept = arrays_of(results)
-    inputs = {
-        item.untyped_storage().data_ptr(): label
-        for item, label in zip(given.tensors, given.labels(), strict=True)
-        if item.numel()
-    }
-    for tensor in tensors:
-        if tensor.numel() and tensor.untyped_storage().data_ptr() in inputs:
-            trial.tally.fail(
-                "",
-                f"a result in the memory of {inputs[tensor.untyped_storage().data_ptr()]}",
-                "memory of its own",
-                "the function returns an input; torch's compilers take it for a new tensor, and "
-                "an in-place operation on the one changes the other",
-            )
+    _returns_no_input(trial, "", given, results)
+    # A shortcut, such as that of a sum over one element, shows in other calls only.
+    varied = [(f"{axes.label} = 1", axes.at(trial.case, 1)) for axes in trial.axes]
+    varied += [(f"{p} = {n}", c) for p, n, c in variations.dtypes(trial.tested, trial.case)]
+    for label, case in varied:
+        if variations.accepts(trial.tested.function, case):
+            _returns_no_input(trial, label, case, trial.tested.function(*case.args, **case.kwargs))
     for case in _others(trial):
         try:
             trial.tested.function(*case.args, **case.kwargs)
@@ -148,6 +140,23 @@ def _own_memory(trial: Trial) -> None:
         CallOutcome(kept),
         "two calls write into the same memory: a static buffer that is returned",
     )
+
+
+def _returns_no_input(trial: Trial, label: str, given: Case, results: object) -> None:
+    inputs = {
+        item.untyped_storage().data_ptr(): name
+        for item, name in zip(given.tensors, given.labels(), strict=True)
+        if item.numel()
+    }
+    for tensor in given_of(results):
+        if tensor.numel() and tensor.untyped_storage().data_ptr() in inputs:
+            trial.tally.fail(
+                label,
+                f"a result in the memory of {inputs[tensor.untyped_storage().data_ptr()]}",
+                "memory of its own",
+                "the function returns an input; torch's compilers take it for a new tensor, and "
+                "an in-place operation on the one changes the other",
+            )
 
 
 def _changed_in_place(trial: Trial) -> None:
