@@ -311,8 +311,8 @@ def test_a_fault_of_the_optimizer_is_named(monkeypatch):
     proto = export(model, args, "torchscript")
     run = ort_side.Runner.run
 
-    def wrong(self, model, feeds, names=None, level="disable"):
-        found = run(self, model, feeds, names, level)
+    def wrong(self, model, feeds, names=None, level="disable", types=None):
+        found = run(self, model, feeds, names, level, types)
         worse = level in ("extended", "all")
         return {name: array + worse for name, array in found.items()}
 

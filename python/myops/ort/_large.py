@@ -1,8 +1,10 @@
-"""Models that are too large for one protobuf message: ONNX Runtime gets their weights as arrays."""
+"""Models whose weights ONNX Runtime gets as arrays: those that are too large for one protobuf
+message, and those of which each copy counts."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +33,22 @@ def refuse_held(session_options: Any) -> None:
 
 def without_weights(model: onnx.ModelProto, session_options: Any) -> onnx.ModelProto:
     """A copy of the model whose large weights are in the options instead."""
+    light, values = detached(model)
+    give(session_options, values)
+    _held[session_options] = list(values.values())
+    return light
+
+
+def give(session_options: Any, weights: Mapping[str, Any]) -> None:
+    """Gives the weights of `detached` to the next session of the options. They have to live as long
+    as it."""
+    if weights:
+        values = [value for _, value in weights.values()]
+        session_options.add_external_initializers(list(weights), values)
+
+
+def detached(model: onnx.ModelProto, most: int = SMALL) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """A copy of the model without its weights of more than `most` elements, and these by name."""
     import onnx
     import onnxruntime
 
@@ -44,7 +62,7 @@ def without_weights(model: onnx.ModelProto, session_options: Any) -> onnx.ModelP
         getattr(graph, name).extend(getattr(source, name))
     values: dict[str, Any] = {}
     for tensor in source.initializer:
-        array = _array(tensor) if np.prod(tensor.dims) > SMALL else None
+        array = _array(tensor) if np.prod(tensor.dims) > most else None
         if array is None:
             graph.initializer.add().CopyFrom(tensor)
             continue
@@ -55,9 +73,7 @@ def without_weights(model: onnx.ModelProto, session_options: Any) -> onnx.ModelP
         where = {"location": "in memory", "offset": "0", "length": str(array.nbytes)}
         for key, text in where.items():
             stated.external_data.add(key=key, value=text)
-    session_options.add_external_initializers(list(values), [value for _, value in values.values()])
-    _held[session_options] = list(values.values())
-    return light
+    return light, values
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray | None:

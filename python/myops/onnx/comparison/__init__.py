@@ -4,6 +4,7 @@ with_pytorch  `compare` itself; it needs torch, as do torch_side, pairing, outpu
               first_mismatch, fresh and steps
 torch_side    runs PyTorch and records the inputs and outputs of every submodule
 ort_side      runs ONNX Runtime and fetches inner values
+run_models    the models that it runs
 pairing       finds the tensor for each value, by the path of the module
 outputs       the same for the outputs of the model
 metrics       computes their difference

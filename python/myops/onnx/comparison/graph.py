@@ -16,7 +16,8 @@ class Graph:
     """The graph of a model with its data flow.
 
     Attributes:
-        model: The model with all types that can be inferred.
+        model: The model itself, which is as large as its weights. It is not changed.
+        types: The types of values, stated or inferred.
         nodes: The nodes of the main graph.
         producers: The index of the node that makes a value.
         constants: Values that are stored in the file, possibly in another shape or type. Values
@@ -25,7 +26,10 @@ class Graph:
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self.model = _typed(model)
+        self.model = model
+        graph = model.graph
+        self._inner = [*graph.value_info, *_inferred(model)]
+        self.types = {i.name: i.type for i in (*graph.input, *graph.output, *self._inner)}
         self.nodes = list(self.model.graph.node)
         self.producers = {
             name: place for place, node in enumerate(self.nodes) for name in node.output if name
@@ -123,16 +127,15 @@ class Graph:
                 wanted.add(place)
                 waiting.extend(structure.reads(self.nodes[place]))
         graph = self.model.graph
-        kinds = {item.name: item.type for item in (*graph.input, *graph.output, *graph.value_info)}
         cut = onnx.helper.make_graph(
             [self.nodes[place] for place in sorted(wanted)],
             "submodel",
-            [_input(name, values[name], kinds) for name in inputs],
-            [onnx.ValueInfoProto(name=name, type=kinds.get(name)) for name in outputs],
+            [_input(name, values[name], self.types) for name in inputs],
+            [onnx.ValueInfoProto(name=name, type=self.types.get(name)) for name in outputs],
             [tensor for tensor in graph.initializer if tensor.name in used],
             value_info=[
                 item
-                for item in graph.value_info
+                for item in self._inner
                 if item.name not in {*inputs, *outputs}
                 and self.producers.get(item.name, -1) in wanted
             ],
@@ -171,15 +174,12 @@ def _input(
     return onnx.helper.make_tensor_value_info(name, kind, array.shape)
 
 
-def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with every type that can be inferred; weights are not copied."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+def _inferred(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The types that the model does not state and that can be inferred."""
     register_schemas(model)
     try:
         inferred = onnx.shape_inference.infer_shapes(scopes.small(model))
     except (onnx.shape_inference.InferenceError, ValueError):
-        return copy
-    known = {item.name for item in copy.graph.value_info}
-    copy.graph.value_info.extend(i for i in inferred.graph.value_info if i.name not in known)
-    return copy
+        return []
+    known = {item.name for item in model.graph.value_info}
+    return [item for item in inferred.graph.value_info if item.name not in known]

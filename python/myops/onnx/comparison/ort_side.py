@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto
 
+from myops.onnx.comparison import run_models
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.graph import scopes
-from myops.ort import _narrow, _session
+from myops.ort import _large, _narrow, _session
 
 LEVELS = ("disable", "basic", "extended", "all")
+_LARGE = 2**18  # elements: of such weights ONNX Runtime gets arrays, as it keeps copies of others
 EXTENSIONS = ("ai.onnx.contrib", "com.microsoft.extensions")  # of onnxruntime-extensions
 
 
@@ -48,6 +51,7 @@ class Runner:
         feeds: Mapping[str, np.ndarray],
         names: Iterable[str] | None = None,
         level: str = "disable",
+        types: Mapping[str, onnx.TypeProto] | None = None,
     ) -> dict[str, np.ndarray | str]:
         """Values of the model by name; a string gives the reason why there is none.
 
@@ -56,27 +60,38 @@ class Runner:
             feeds: Arrays by name of the graph input.
             names: Values of the graph, also inner ones. Default: its outputs.
             level: "disable", "basic", "extended" or "all" optimisations.
+            types: Types of inner values that the model does not state.
 
         Raises:
             RuntimeError: ONNX Runtime does not load it.
             RunError: It does not run to its end.
         """
-        return self.opened(model, names, level)(feeds)
+        return self.opened(model, names, level, types)(feeds)
 
     def opened(
-        self, model: onnx.ModelProto, names: Iterable[str] | None = None, level: str = "disable"
+        self,
+        model: onnx.ModelProto,
+        names: Iterable[str] | None = None,
+        level: str = "disable",
+        types: Mapping[str, onnx.TypeProto] | None = None,
     ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray | str]]:
         """The same for several runs: a function of the inputs, with one session for all of them."""
         wanted = [item.name for item in model.graph.output]
         if names is not None:
             wanted = list(dict.fromkeys(names))
-            model = with_outputs(model, wanted)
         session: Any = None
+        weights: Any = None  # which the session reads
+        widened: dict[str, str] = {}
 
         def run(feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray | str]:
-            nonlocal session
-            wide, fed = without_narrow(model, dict(feeds))
-            session = session or self.session(wide, level)
+            nonlocal session, weights, widened
+            if session is None:
+                light, weights = self._light(model)
+                if names is not None:
+                    run_models.set_outputs(light, wanted, types or {})
+                widened = run_models.widen(light)
+                session = self.session(light, level, weights)
+            fed = run_models.wide_feeds(feeds, widened)
             expected = {item.name: item.type for item in session.get_inputs()}
             missing = [name for name in expected if name not in fed]
             if missing:
@@ -94,7 +109,24 @@ class Runner:
 
         return run
 
-    def session(self, model: onnx.ModelProto, level: str = "disable") -> Any:
+    @staticmethod
+    def _light(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, Any]]:
+        """A copy of the model, and those of its weights that are not in it."""
+        if any(math.prod(tensor.dims) > _LARGE for tensor in model.graph.initializer):
+            _return_freed()
+        if not scopes.needs_pyops(model):  # their sessions take one message
+            return _large.detached(model, _LARGE)
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        return copy, {}
+
+    def session(
+        self,
+        model: onnx.ModelProto,
+        level: str = "disable",
+        weights: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """A session; the caller keeps the weights, which are those that are not in the model."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -105,6 +137,7 @@ class Runner:
             "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
             "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
         }[level]
+        _large.give(options, weights or {})
         try:
             opened: Any = _session.session
             if scopes.needs_pyops(model):
@@ -118,6 +151,14 @@ class Runner:
             ) from error
 
 
+def _return_freed() -> None:
+    """Returns freed memory to the system. glibc keeps that of an earlier session, in pieces that
+    the next one does not fit into."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # other C libraries return it themselves
+        trim(0)
+
+
 def fetch(
     graph: Graph,
     runner: Runner,
@@ -128,7 +169,7 @@ def fetch(
     """Values of the graph. If ONNX Runtime stops at a node: the values before it, the node, and the
     reason."""
     try:
-        return runner.run(graph.model, inputs, names, level), None
+        return runner.run(graph.model, inputs, names, level, graph.types), None
     except RunError as error:
         reason = str(error)
     runs, stops = 0, len(graph.nodes)  # how many of the first nodes run, and how many do not
@@ -144,63 +185,6 @@ def fetch(
         except RunError as error:
             reason, stops = str(error), middle
     return results, (stops - 1, reason)
-
-
-def with_outputs(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
-    """A copy whose outputs are the given values of its graph."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    graph = copy.graph
-    known = {item.name: item for item in (*graph.output, *graph.value_info, *graph.input)}
-    stated = []
-    for name in names:
-        item = onnx.ValueInfoProto(name=name)  # without a type: ONNX Runtime infers it
-        if name in known:
-            item.type.CopyFrom(known[name].type)
-            if item.type.HasField("tensor_type"):
-                item.type.tensor_type.ClearField("shape")  # an edit may have made it stale
-        stated.append(item)
-    del graph.output[:]
-    graph.output.extend(stated)
-    return copy
-
-
-def without_narrow(
-    model: onnx.ModelProto, feeds: dict[str, np.ndarray]
-) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """Makes inputs and outputs of bfloat16 and of floats of 8 bits float32, which represents all of
-    their values."""
-    graph = model.graph
-    narrow = [item for item in (*graph.input, *graph.output)
-              if item.type.tensor_type.elem_type in _narrow.NUMBERS]  # fmt: skip
-    if not narrow:
-        return model, feeds
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    graph = copy.graph
-    before, after, renamed = [], [], {}
-    for item in graph.input:
-        if (kind := item.type.tensor_type.elem_type) in _narrow.NUMBERS:
-            wide = f"{item.name}/float32"
-            before.append(onnx.helper.make_node("Cast", [wide], [item.name], to=kind))
-            feeds[wide] = np.asarray(feeds.pop(item.name), np.float32)
-            item.name = wide
-            item.type.tensor_type.elem_type = TensorProto.FLOAT
-    for item in graph.output:
-        if item.type.tensor_type.elem_type in _narrow.NUMBERS:
-            renamed[item.name] = f"{item.name}/narrow"
-            after.append(onnx.helper.make_node("Cast", [renamed[item.name]], [item.name], to=1))
-            item.type.tensor_type.elem_type = TensorProto.FLOAT
-    for node in (*before, *scopes.all_nodes(graph.node)):
-        for names in (node.input, node.output):
-            for place, name in enumerate(names):
-                names[place] = renamed.get(name, name)
-    nodes = [*before, *graph.node, *after]
-    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(kept)
-    del graph.value_info[:]
-    return copy, feeds
 
 
 def as_type(array: np.ndarray, stated: str) -> np.ndarray:

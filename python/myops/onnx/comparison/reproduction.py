@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 
 from myops import _libraries
-from myops.onnx.comparison import ort_side
+from myops.onnx.comparison import ort_side, run_models
 from myops.onnx.graph import files, scopes
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ def write(report: Report, folder: str | os.PathLike[str]) -> str:
         )
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    model, arrays = ort_side.without_narrow(mismatch.submodel, dict(mismatch.arrays))
+    model = onnx.ModelProto()
+    model.CopyFrom(mismatch.submodel)
+    arrays = run_models.wide_feeds(mismatch.arrays, run_models.widen(model))
     names = [item.name for item in model.graph.input]
     keys = {f"input_{number}": name for number, name in enumerate(names)}
     files.save(model, place / "submodel.onnx")

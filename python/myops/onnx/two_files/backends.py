@@ -13,7 +13,8 @@ import onnx.inliner
 from myops._names import near_misses
 from myops._text import reason
 from myops.onnx.comparison.graph import Graph
-from myops.onnx.comparison.ort_side import RunError, Runner, fetch, with_outputs
+from myops.onnx.comparison.ort_side import RunError, Runner, fetch
+from myops.onnx.comparison.run_models import with_outputs
 from myops.onnx.graph import scopes
 from myops.onnx.reference import reference_ops
 
@@ -76,7 +77,11 @@ class Reference(Runner):
     """onnx.reference; nodes of op libraries call their kernels through NumPy."""
 
     def opened(
-        self, model: onnx.ModelProto, names: Iterable[str] | None = None, level: str = ""
+        self,
+        model: onnx.ModelProto,
+        names: Iterable[str] | None = None,
+        level: str = "",
+        types: Mapping[str, onnx.TypeProto] | None = None,
     ) -> Run:
         from onnx.reference import ReferenceEvaluator
 
@@ -129,11 +134,15 @@ def _array(value: Any) -> Any:
 
 
 def flattened(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which functions of the file are inlined; nodes of op libraries stay nodes.
+    """The model with the functions of the file inlined; nodes of op libraries stay nodes.
+
+    It is the model itself if it has no functions, as each copy is as large as the weights.
 
     Raises:
         ValueError: onnx cannot inline a function.
     """
+    if not model.functions:
+        return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     del copy.functions[:]

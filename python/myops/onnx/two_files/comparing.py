@@ -238,21 +238,23 @@ def _feeds(
     """Inputs with which the first runs, and if possible the second too; for both sides."""
     from myops.ort import _feeding
 
-    runs = [backend.opened(model) for backend, model in zip(backends, models, strict=True)]
+    def first_alone(feed: Mapping[str, np.ndarray]) -> None:
+        backends[0].opened(models[0])(feed)
 
     def second(feed: Mapping[str, np.ndarray]) -> dict[str, Any]:
         return {two: feed[one] for one, two in named.items()}
 
     def both(feed: Mapping[str, np.ndarray]) -> None:
-        for run, given, side in zip(runs, (feed, second(feed)), ("first", "second"), strict=True):
+        sides = zip(backends, models, (feed, second(feed)), ("first", "second"), strict=True)
+        for backend, model, given, side in sides:
             try:
-                run(given)
+                backend.opened(model)(given)  # closed at once: both together need twice the memory
             except RunError:
                 raise  # other inputs may work
             except RuntimeError as error:
                 raise RuntimeError(f"the {side} file: {error}") from error
 
-    chosen = _feeding.that_run(models[0], asked, both, runs[0])
+    chosen = _feeding.that_run(models[0], asked, both, first_alone)
     return (chosen.feed, second(chosen.feed)), chosen.described()
 
 

@@ -67,14 +67,15 @@ def trace(backend: Backend, graph: Graph, feeds: Mapping[str, np.ndarray]) -> Tr
                 return found.values.get(name)
             return onnx.numpy_helper.to_array(weights[name])
 
-        _BodyRunner(backend, graph.model, found).enter(graph.model.graph, known, (), ())
+        _BodyRunner(backend, graph, found).enter(graph.model.graph, known, (), ())
     return found
 
 
 class _BodyRunner:
-    def __init__(self, backend: Backend, model: onnx.ModelProto, found: Trace) -> None:
+    def __init__(self, backend: Backend, graph: Graph, found: Trace) -> None:
         self._backend = backend
-        self._model = model
+        self._model = graph.model
+        self._types = graph.types
         self._found = found
         self._runs: dict[Path, tuple[Run, list[str], list[str]]] = {}
         self._bytes = 0
@@ -235,9 +236,10 @@ class _BodyRunner:
         weights = {t.name: t for graph in self._chain for t in graph.initializer}
         captured = [name for name in outer if name not in weights]
         made = [name for inner in body.node for name in inner.output if name]
-        kinds = {item.name: item.type.tensor_type.elem_type
-                 for graph in (*self._chain, body)
-                 for item in (*graph.value_info, *graph.input, *graph.output)}  # fmt: skip
+        kinds = {name: kind.tensor_type.elem_type for name, kind in self._types.items()}
+        kinds |= {item.name: item.type.tensor_type.elem_type
+                  for graph in (*self._chain, body)
+                  for item in (*graph.value_info, *graph.input, *graph.output)}  # fmt: skip
         arrays = {**fed, **{name: _array(inside, name) for name in captured}}
         graph = onnx.GraphProto(name=body.name or "body")
         graph.node.extend(body.node)
