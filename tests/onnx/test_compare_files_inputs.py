@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from surgery_models import FLOAT, info, model_of
 from two_files_models import (
     copied,
@@ -28,6 +28,20 @@ def _refused_everywhere(model, inputs, text):
     ):
         with pytest.raises(ValueError, match=text):
             call()
+
+
+def test_inputs_with_a_value_in_the_file():
+    """`bench` and `explain` run with another one; functions that also run nodes alone refuse it."""
+    model = model_of([helper.make_node("Mul", ["x", "w"], ["y"])],
+                     [info("x", FLOAT, [3]), info("w", FLOAT, [3])], [info("y", FLOAT, [3])],
+                     [numpy_helper.from_array(np.ones(3, np.float32), "w")])  # fmt: skip
+    inputs = {"w": np.zeros(3, np.float32)}
+    for call in (compare_files, myops.onnx.to_half):
+        arguments = (model, model) if call is compare_files else (model,)
+        with pytest.raises(ValueError, match="w: got an input that has a value in the file"):
+            call(*arguments, inputs=inputs)
+    assert set(myops.ort.bench(model, inputs=inputs, seconds=0.01).inputs) == {"x", "w"}
+    assert set(myops.ort.explain(model, inputs=inputs).inputs) == {"x", "w"}
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 8), (2, 3), (2, 3, 4, 5)])

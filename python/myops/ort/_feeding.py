@@ -44,6 +44,7 @@ def that_run(
     model: onnx.ModelProto,
     asked: tuple[Mapping[str, Any], Mapping[str, int], Mapping[str, Any]],
     *runs: Callable[[Feed], Any],
+    defaults: bool = False,
 ) -> Chosen:
     """Inputs that a function accepts; several are tried.
 
@@ -52,6 +53,8 @@ def that_run(
         asked: Arrays or .npy files, lengths and shapes by name, as `myops.ort.doctor` takes them.
         runs: Functions that raise RunError for inputs that do not do; the second is asked when
             nothing suits the first.
+        defaults: Whether an array may replace the value that an input has in the file. Functions
+            that also run nodes alone take the value in the file.
 
     Raises:
         ValueError: A name that the model does not have, an array of another type than the model
@@ -60,6 +63,8 @@ def that_run(
     """
     from myops.onnx.comparison.ort_side import RunError
 
+    if not defaults:
+        _refuse_defaults(model, asked)
     try:
         made = feeds.make(model, feeds.Asked(*asked))
     except feeds.OnlyTensorsError as error:
@@ -88,6 +93,20 @@ def that_run(
         f"the model does not run; {len(tried)} inputs were tried. With the first: {reason(first)}"
         f"{hint} {ADVICE}"
     )
+
+
+def _refuse_defaults(
+    model: onnx.ModelProto,
+    asked: tuple[Mapping[str, Any], Mapping[str, int], Mapping[str, Any]],
+) -> None:
+    """Raises ValueError for what is asked of inputs that have a value in the file."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for item in model.graph.input:
+        if item.name in weights and (item.name in asked[0] or item.name in asked[2]):
+            raise ValueError(
+                f"inputs: {item.name}: got an input that has a value in the file, expected one "
+                "without; put the other value into the file"
+            )
 
 
 def _refuse_other_types(model: onnx.ModelProto, given: Mapping[str, Any], feed: Feed) -> None:

@@ -97,7 +97,10 @@ def fed(
             )
 
     def typed(feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {name: as_type(array, wanted[name]) for name, array in feed.items()}
+        return {  # inputs that have a value in the file are not among those of a session
+            name: as_type(array, wanted[name]) if name in wanted else array
+            for name, array in feed.items()
+        }
 
     def all_run(feed: Mapping[str, np.ndarray]) -> None:
         for name in names:
@@ -107,7 +110,7 @@ def fed(
                 raise RunError(f"{printable(name)}: {error}") from error
 
     proto = files.load(titles[names[0]], weights=False)
-    chosen = _feeding.that_run(proto, asked, all_run)
+    chosen = _feeding.that_run(proto, asked, all_run, defaults=True)
     chosen.feed = typed(chosen.feed)
     return chosen.feed, chosen.described()
 

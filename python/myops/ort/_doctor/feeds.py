@@ -67,7 +67,7 @@ class Asked:
 
 
 def make(model: onnx.ModelProto, asked: Asked) -> Invention:
-    """Arrays for the inputs of the graph that have no initializer.
+    """Arrays for the inputs of the graph that have no initializer, or are asked for.
 
     Lengths that nodes demand are solved for; several are tried for the others. Floats are drawn
     from 0.5 to 1.5 with a fixed seed, integers are 1, booleans true.
@@ -77,7 +77,7 @@ def make(model: onnx.ModelProto, asked: Asked) -> Invention:
         ValueError: An unknown name, a shape that does not fit, or a file that is no array.
         FileNotFoundError: No such .npy file.
     """
-    have = {item.name for item in model.graph.initializer}
+    have = {item.name for item in model.graph.initializer} - {*asked.inputs, *asked.shapes}
     inputs = {item.name: item for item in model.graph.input if item.name not in have}
     for name in (*asked.inputs, *asked.shapes):
         choose(name, [item.name for item in model.graph.input], "the model has", "input")
