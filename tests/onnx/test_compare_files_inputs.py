@@ -30,6 +30,23 @@ def _refused_everywhere(model, inputs, text):
             call()
 
 
+def test_nan_in_inputs_agrees_with_itself_only():
+    ends = [info("x", FLOAT, [3])], [info("y", FLOAT, [3])]
+    keeps = model_of([helper.make_node("Neg", ["x"], ["y"])], *ends)
+    drops = model_of([helper.make_node("Max", ["x", "low"], ["m"]),
+                      helper.make_node("IsNaN", ["x"], ["n"]),
+                      helper.make_node("Where", ["n", "low", "m"], ["c"]),
+                      helper.make_node("Neg", ["c"], ["y"])], *ends,
+                     [numpy_helper.from_array(np.float32(-9), "low")])  # fmt: skip
+    inputs = {"x": np.float32([1, np.nan, -2])}
+    assert compare_files(keeps, keeps, inputs=inputs).passed
+    report = compare_files(keeps, drops, inputs=inputs)
+    assert not report.passed
+    assert values_by_name(report)["y"].difference.max_abs == np.inf
+    inputs["x"][1] = 0
+    assert compare_files(keeps, drops, inputs=inputs).passed
+
+
 def test_inputs_with_a_value_in_the_file():
     """`bench` and `explain` run with another one; functions that also run nodes alone refuse it."""
     model = model_of([helper.make_node("Mul", ["x", "w"], ["y"])],
