@@ -6,6 +6,7 @@ import numpy as np
 import onnx.reference
 from onnx import parser
 
+from myops.onnx import builder as building
 from myops.onnx import lowering
 from myops.onnx.graph import inner_graphs
 
@@ -32,9 +33,9 @@ def test_own_names_of_an_inner_graph_are_made_unique() -> None:
 
 def test_nodes_read_only_by_an_inner_graph_are_kept() -> None:
     """The weight w comes from a node that only the inner graph reads."""
-    site = lowering.Site(None, "node", ["start", "rows"], [], [], [], {})  # type: ignore[arg-type]
+    site = building.Site(None, "node", ["start", "rows"], [], [], [], {})  # type: ignore[arg-type]
     names = iter(range(100))
-    builder = lowering.Builder(site, 18, lambda hint: f"{hint}_{next(names)}", "")
+    builder = building.Builder(site, 18, lambda hint: f"{hint}_{next(names)}", "")
     unused = builder.op("Neg", "rows")
     weight = builder.op("Abs", "start")
     body = parser.parse_graph(BODY.replace("w)", "outer)"))

@@ -22,8 +22,9 @@ from myops._checked import callers_level, checked
 from myops._description import OpInfo
 from myops.onnx.body_cases import BodyCase, choose, default_in_function
 from myops.onnx.body_inputs import case_nodes, make_uniform, state_lengths, with_optional_inputs
+from myops.onnx.builder import LoweringError, Site
 from myops.onnx.graph import files, scopes, storage
-from myops.onnx.lowering import LoweringError, Site, site_of, standard_hook
+from myops.onnx.lowering import site_of, standard_hook
 from myops.onnx.schema import attribute_proto
 
 

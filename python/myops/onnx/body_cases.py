@@ -12,7 +12,7 @@ import onnx
 from myops._description import OpInfo
 from myops._op_parts import AttributeInfo, Dim
 from myops.onnx.body_dtypes import dtype_is, need_cast_like, refuse_results, refuse_unknown
-from myops.onnx.lowering import Builder, Site
+from myops.onnx.builder import Builder, Site
 from myops.onnx.schema import ELEMENT_TYPES
 
 Fresh = Callable[[str], str]

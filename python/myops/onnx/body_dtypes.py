@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from myops._description import OpInfo
-from myops.onnx.lowering import Builder
+from myops.onnx.builder import Builder
 
 # A dtype is known by which numbers a cast to it and back preserves. Each number is cast from a kind
 # for which ONNX defines the result: of an integer that is too large, an integer dtype keeps the low

@@ -10,8 +10,9 @@ import onnx
 
 from myops._description import OpInfo
 from myops.onnx.body_cases import BodyCase
+from myops.onnx.builder import Builder, LoweringError, Site
 from myops.onnx.graph import scopes
-from myops.onnx.lowering import Builder, LoweringError, Site, write
+from myops.onnx.lowering import write
 from myops.onnx.schema import ELEMENT_TYPES
 
 

@@ -12,7 +12,7 @@ from myops._names import near_misses
 from myops.onnx.arrays import Array
 
 if TYPE_CHECKING:
-    from myops.onnx.lowering import Builder
+    from myops.onnx.builder import Builder
 
 
 def refuse(g: Builder, what: str) -> NoReturn:

@@ -20,8 +20,9 @@ import onnx
 from onnx import numpy_helper
 
 from myops import _description
+from myops.onnx.builder import Builder
 from myops.onnx.graph import scopes
-from myops.onnx.lowering import Builder, site_of
+from myops.onnx.lowering import site_of
 from myops.onnx.surgery.summary import dtype_name
 from myops.ops._resize_axes import axes_of, listed_axes
 

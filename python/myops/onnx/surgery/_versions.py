@@ -9,8 +9,9 @@ import onnx
 from myops import _libraries
 from myops._description import OpInfo
 from myops.onnx import module_paths
+from myops.onnx.builder import Builder, LoweringError
 from myops.onnx.graph import scopes, versions
-from myops.onnx.lowering import Builder, LoweringError, site_of, write
+from myops.onnx.lowering import site_of, write
 
 
 def upgrade(model: onnx.ModelProto) -> tuple[list[str], dict[str, str]]:

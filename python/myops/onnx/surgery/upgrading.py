@@ -11,8 +11,8 @@ import onnx
 
 from myops import _description
 from myops._checked import checked
+from myops.onnx.builder import LoweringError
 from myops.onnx.graph import files, inference, scopes, storage, structure, versions
-from myops.onnx.lowering import LoweringError
 from myops.onnx.surgery import _standard_forms, _versions
 from myops.onnx.surgery._standard_forms import Other, Ours
 
