@@ -204,7 +204,7 @@ def _type_of(name: str, default: Any) -> str:
     )
 
 
-# The names in the messages of csrc/core/check_description.cpp.
+# The names in the messages of csrc/core/code_mistakes.cpp.
 KINDS = {
     "bool": "a bool", "int": "an int", "float": "a float", "double": "a float",
     "string": "a string", "ints": "a list of ints", "floats": "a list of floats",
