@@ -20,8 +20,8 @@
 #                      qemu-user-static)
 #   make test-cuda     tests and measurements on an NVIDIA GPU; without a GPU it only prints a message
 #   make test-cuda-sources  compiles the CUDA sources for five architectures, without a GPU (two minutes)
-#   make slowest       write the slowest Python tests of the last run into docs/testing.md, and what
-#                      `make test` leaves out into tests/slow_tests.txt
+#   make slowest       print the slowest Python tests of the last run, and write what `make test`
+#                      leaves out into tests/slow_tests.txt
 #   make fuzz          a long run of the fuzzers: FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000)
 #   make load          the load tests for LOAD_SECONDS (60), longer than in `make test-all`
 #   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
@@ -141,7 +141,7 @@ test-cuda-sources: native-tree
 # Uses the times of the last run. Tests that did not run keep their lines in tests/slow_tests.txt.
 slowest: build
 	@test -e $(SECONDS_FILE) || $(MAKE) --no-print-directory test-python
-	$(BIN)/python scripts/slowest.py docs/testing.md --from $(SECONDS_FILE) --slow tests/slow_tests.txt
+	$(BIN)/python scripts/slowest.py $(SECONDS_FILE) tests/slow_tests.txt
 
 # ccache (on Debian: ccache), if installed, reuses objects. With CCACHE_BASEDIR, paths in this folder
 # count as relative, so that a clone in another folder reuses them too.

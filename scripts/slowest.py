@@ -1,56 +1,31 @@
-"""The slowest tests of Python, as a table in a page of the documentation (`make slowest`).
+"""Which Python tests are slow, from the times of the last run (`make slowest`).
 
-    python scripts/slowest.py docs/testing.md --from build/test_seconds --slow tests/slow_tests.txt
-    python scripts/slowest.py docs/testing.md [PYTEST OPTION...]
+    python scripts/slowest.py build/test_seconds tests/slow_tests.txt
 
-The first reads what the last `make test-all` measured, and writes the list that tests/slow_tests.py
-reads; the second runs the tests.
-The times are CPU times, including those of programs that a test starts, because these do not
-depend on how busy the machine is. The table is written between two comments of the page; if it has
-none, at its end.
+reads what the last `make test-all` measured, writes the list that tests/slow_tests.py reads, and
+prints the slowest tests and files. The times are CPU times, including those of programs that a test
+starts, because these do not depend on how busy the machine is.
 """
 
 import os
 import platform
-import re
-import subprocess
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PLACE = re.compile(r"(<!-- slowest tests -->\n).*?(<!-- end of slowest tests -->)", re.DOTALL)
 SHOWN = 20
 SECONDS = 0.15  # of CPU time; a test that takes more is slow
-SECTION = """
-## The slowest tests of myops
-
-`make test` and `make test-all` write what each of their tests took into `build/test_seconds`, and
-tables like these into `build/slowest.md`; `make slowest` writes those of the last run here.
-
-<!-- slowest tests -->
-<!-- end of slowest tests -->
-"""
-
-
-def measure(options: list[str]) -> list[tuple[float, str]]:
-    """Seconds and id of every test, the slowest first."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "seconds")
-        command = [sys.executable, "-m", "pytest", "-q", "--ignore=tests/hosts", *options]
-        subprocess.run(command, cwd=ROOT, env={**os.environ, "MYOPS_TEST_SECONDS": str(file)})
-        return read(file)
 
 
 def read(file: str | Path) -> list[tuple[float, str]]:
-    """Seconds and id of every test, as in measure(), from a file that tests/conftest.py wrote."""
+    """Seconds and id of every test, the slowest first, from a file that tests/conftest.py wrote."""
     lines = [line.split(" ", 1) for line in Path(file).read_text().splitlines()]
     return sorted(((float(seconds), name) for seconds, name in lines), reverse=True)
 
 
 def page(found: list[tuple[float, str]]) -> str:
-    """The slowest tests, and the slowest files."""
+    """The slowest tests and the slowest files, as tables."""
     files: Counter[str] = Counter()
     for seconds, name in found:
         files[name.partition("::")[0]] += round(seconds, 2)  # type: ignore[assignment]
@@ -93,19 +68,10 @@ def _exists(name: str) -> bool:
 
 
 def main() -> None:
-    target, *options = sys.argv[1:]
-    text = Path(target).read_text()
-    if not PLACE.search(text):
-        text += SECTION
-    if options[:1] == ["--from"]:
-        found = read(options[1])
-        if options[2:]:
-            update(found, Path(options[options.index("--slow") + 1]))
-    else:
-        found = measure(options)
-    made = page(found)
-    Path(target).write_text(PLACE.sub(lambda place: place[1] + made + place[2], text))
-    print(made)
+    seconds, slow_tests = sys.argv[1:]
+    found = read(seconds)
+    update(found, Path(slow_tests))
+    print(page(found))
 
 
 if __name__ == "__main__":
