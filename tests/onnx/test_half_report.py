@@ -168,3 +168,16 @@ def test_weights_in_half_alone_are_a_conversion() -> None:
     result = myops.onnx.to_half(network(), data=[{"x": X}], keep=["Add", "Relu", "myops::Resize"])
     assert result.converted
     assert result.to_dict()["converted"] is True
+
+
+@pytest.mark.parametrize("metric", ["relative-l2", "sqnr"])
+def test_outputs_without_floats_have_a_share(metric: str, capsys: pytest.CaptureFixture[str]):
+    """A norm of the error says nothing of bools."""
+    made = model([node("Tanh", "x", "y"), node("Greater", "y zero", "mask")], [value("x")],
+                 [value("y"), value("mask", kind=onnx.TensorProto.BOOL)],
+                 [numpy_helper.from_array(np.float32(0), "zero")])  # fmt: skip
+    myops.onnx.to_half(made, inputs={"x": X}, runtime="any", metric=metric).print()
+    lines = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()
+             if line.startswith("  ")]  # fmt: skip
+    unit = "" if metric == "relative-l2" else "dB "
+    assert lines[:2] == [f"{unit}y", "mask: share of the elements that differ"]

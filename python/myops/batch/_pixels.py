@@ -152,7 +152,7 @@ def decode(data: bytes, layout: Layout, said: PixelSettings) -> np.ndarray:
             raise ValueError(
                 f"got a picture of {image.width} x {image.height}, expected "
                 f"{layout.width or 'any width'} x {layout.height or 'any height'}; "
-                "pass resize='bilinear' (--resize bilinear) to scale pictures"
+                "pass resize='bilinear' to scale pictures"
             )
         target = (layout.width or image.width, layout.height or image.height)
         image = image.resize(target, getattr(pillow().Image.Resampling, said.resize.upper()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import onnx
 from rich.console import Console
 
 from myops._terminal import say
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from myops.onnx.precision.half import Half
     from myops.onnx.precision.int8 import Quantized
 
+SHARE = ": share of the elements that differ"
+FLOATS = {number for name, number in onnx.TensorProto.DataType.items() if "FLOAT" in name}
+FLOATS.add(onnx.TensorProto.DOUBLE)
 _MOST = 12  # rows, unless all are requested
 # The reasons why a node is float32, by kind, as short texts.
 KINDS = {
@@ -81,7 +85,10 @@ def loss_lines(result: Half | Quantized) -> list[str]:
     bound = Bound(result.metric, result.max_loss)
     runs = f"{result.runs} input{'s' * (result.runs != 1)}"
     lines = [f"loss on {runs}, {MEANINGS[result.metric]}:"]
-    lines += [f"  {bound.text(loss):>9} {name}" for name, loss in result.losses.items()]
+    shares = _without_floats(result.model)
+    for name, loss in result.losses.items():
+        text = f"{loss:.2g}" if name in shares else bound.text(loss)
+        lines.append(f"  {text:>9} {name}{SHARE if name in shares else ''}")
     if result.max_loss is not None:
         word = "at least" if result.metric == "sqnr" else "at most"
         verdict = "holds" if result.holds else "DOES NOT HOLD"
@@ -89,6 +96,12 @@ def loss_lines(result: Half | Quantized) -> list[str]:
     elif not result.holds:
         lines.append("an output became infinite or NaN, or has another shape")
     return lines
+
+
+def _without_floats(model: onnx.ModelProto) -> set[str]:
+    """Outputs of integers, bools and strings, whose loss is the share of elements that differ."""
+    kinds = {item.name: item.type.tensor_type.elem_type for item in model.graph.output}
+    return {name for name, kind in kinds.items() if kind and kind not in FLOATS}
 
 
 def reasons(result: Half | Quantized) -> list[tuple[str, list[Any]]]:
