@@ -126,3 +126,16 @@ def test_forward_is_as_before() -> None:
     model = ByName()
     export(model, (X,), kwargs={"bias": BIAS}, exporter="torchscript")
     assert "forward" not in vars(model)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("names", [(["0"], ["1"]), (["3"], ["2", "0"]), (["_0"], ["0", "5"])])
+def test_names_may_be_digits(names: tuple[list[str], list[str]], exporter: str) -> None:
+    """TorchScript numbers its values, and refuses such names or does not apply them."""
+    model = Returns(lambda m, x: (m.line(x.exp()).tanh() - 1, x.cos()))
+    made = export(model, (X,), exporter=exporter, input_names=names[0], output_names=names[1],
+                  dynamic_axes={names[0][0]: {0: "n"}})  # fmt: skip
+    graph = made.graph
+    assert [item.name for item in graph.input] == names[0]
+    assert [item.name for item in graph.output][: len(names[1])] == names[1]
+    assert graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"

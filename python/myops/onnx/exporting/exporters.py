@@ -20,6 +20,7 @@ import torch
 import myops
 from myops._torch import module_state
 from myops.onnx.exporting import (
+    digit_names,
     exact_doubles,
     exact_optimizer,
     grown_buffers,
@@ -187,6 +188,7 @@ def torchscript(
 ) -> onnx.ModelProto:
     """Exports through a trace, or from the program of a scripted module."""
     highest = TORCHSCRIPT_OPSETS[1]
+    others = digit_names.stand_ins([*inputs.names, *(output_names or ())])
     myops._public()  # registers our ops, which a scripted module may contain
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -204,11 +206,11 @@ def torchscript(
         write = functools.partial(
             torch.onnx.export,
             kwargs=kwargs or None,
-            input_names=inputs.names,
-            output_names=output_names,
+            input_names=[others.get(name, name) for name in inputs.names],
+            output_names=output_names and [others.get(name, name) for name in output_names],
             opset_version=min(opset, highest),
             dynamo=False,
-            dynamic_axes=axes,
+            dynamic_axes=axes and {others.get(name, name): item for name, item in axes.items()},
             verbose=settings.verbose,
             do_constant_folding=settings.optimize,
         )
@@ -224,6 +226,7 @@ def torchscript(
             with runs_restored(torchscript_utils(), "_get_example_outputs", traced):
                 write(traced, given, path)
         proto = onnx.load(path)
+    digit_names.put_back(proto, others)
     return proto if opset <= highest else convert(proto, opset)
 
 
