@@ -135,10 +135,6 @@ def with_a_branch(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if x.shape[2] > 57 else x + 1
 
 
-def with_a_branch_far_away(x: torch.Tensor) -> torch.Tensor:
-    return x[:, :, ::2] if x.shape[2] >= 100 else x
-
-
 def with_a_branch_on_shape(x: torch.Tensor) -> torch.Tensor:
     return x.transpose(2, 3) * 2 if x.shape[2] > x.shape[3] else x + 1
 

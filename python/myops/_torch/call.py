@@ -90,7 +90,7 @@ class TorchOp:
         for overload in self.overloads:
             name = overload.name()
             torch.library.register_fake(name, self.fake.run, allow_override=True)
-            torch.library.register_vmap(name, _make_vmap(self, overload, vmap))
+            torch.library.register_vmap(name, _make_vmap(self, vmap))
             torch.library.register_autograd(
                 name,
                 autograd.dispatched(info, gradient),
@@ -317,7 +317,7 @@ def _any_requires_grad(inputs: Inputs) -> bool:
     return False
 
 
-def _make_vmap(op: TorchOp, overload: Any, vmap: Callable[..., Any] | None) -> Callable[..., Any]:
+def _make_vmap(op: TorchOp, vmap: Callable[..., Any] | None) -> Callable[..., Any]:
     def rule(info: Any, in_dims: Any, *inputs: Any, **attributes: Any) -> Any:
         padded = [*inputs, *[None] * (len(op.info.inputs) - len(inputs))]
         dims = [*in_dims[: len(inputs)], *[None] * (len(padded) - len(inputs))]
