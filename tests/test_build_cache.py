@@ -99,7 +99,8 @@ def test_environments_with_the_same_versions_share_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def entry(folder: Path, place: str = "include") -> Path | None:
-        return build._cache_entry(["a.cpp"], ["-O3"], [str(folder / "torch" / place)])
+        include = str(folder / "torch" / place)
+        return build.cache.entry(["a.cpp"], ["-O3"], [include], [], tmp_path)
 
     here = Path(torch.__file__).parents[1]
     stored = entry(here)

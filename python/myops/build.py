@@ -29,24 +29,16 @@ Example:
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
+import importlib.util
 import os
-import platform
 import re
-import shlex
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 try:
     import pybind11
-    import torch
     from setuptools import Extension
     from setuptools.errors import CompileError
     from torch.utils import cpp_extension
@@ -62,6 +54,22 @@ __all__ = ["BuildExtension", "extensions", "get_cmake_dir", "get_include"]
 def __dir__() -> list[str]:
     return sorted(__all__)
 
+
+def _beside(name: str) -> ModuleType:
+    """A module beside this file. setup.py and scripts load this file alone, because the package can
+    only be imported when it has been built."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if TYPE_CHECKING:
+    from myops import _build_cache as cache
+else:
+    cache = _beside("_build_cache")
 
 # -ffp-contract=off: whether a*b+c is fused must not depend on what the compiler inlines where.
 COMPILE = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
@@ -298,14 +306,15 @@ class BuildExtension(cpp_extension.BuildExtension):
         objects = self._objects(sources)
         flags = [*arguments, *self.compiler.compiler_so, repr(macros), f"debug {self.debug}"]
         others = [item for item in folders if item != get_include()]
-        stored = _cache_entry(sources, flags, others)
-        if stored is None or not _copied(stored, objects):
+        read = [*_sdk_files("*.cpp"), *_sdk_files("*.h")]
+        stored = cache.entry(sources, flags, others, read, _root())
+        if stored is None or not cache.copied(stored, objects):
             self.compiler.compile(
                 list(sources), output_dir=self.build_temp, macros=macros, include_dirs=folders,
                 debug=self.debug, extra_postargs=arguments, depends=_sdk_files("*.h"),
             )  # fmt: skip
             if stored is not None:
-                _store(objects, stored)
+                cache.store(objects, stored)
         return objects
 
     def _objects(self, sources: Sequence[str]) -> list[str]:
@@ -327,85 +336,3 @@ def _headers(kernels: Iterable[str]) -> list[str]:
     """The headers that the ops depend on: ours, and those beside the ops."""
     beside = {path for source in kernels for path in Path(source).parent.rglob("*.h")}
     return sorted({*_sdk_files("*.h"), *map(str, beside)})
-
-
-# ---- Objects of the SDK that earlier builds made.
-
-CACHE_DAYS = 30  # what nobody has used for so long is deleted
-# What compilers read besides their arguments.
-_VARIABLES = ("CC", "CXX", "CPATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
-
-
-def _cache_entry(
-    sources: Sequence[str], flags: Sequence[str], include_dirs: Sequence[str]
-) -> Path | None:
-    """The folder for objects of these files, compiled so; None where none may be stored.
-
-    Its name is a hash of everything that they are made from: files, flags, compiler, the versions
-    of torch and pybind11, and the places of other headers. Environments with the same versions
-    share the objects.
-    """
-    place = os.environ.get("MYOPS_BUILD_CACHE")
-    if place == "" or any("native" in flag for flag in flags):  # of the CPU that is here
-        return None
-    if place is None:
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        place = os.path.join(home, "myops", "objects")
-    content = hashlib.sha256()
-    for part in (
-        *(Path(source).name for source in sources), *flags, *map(_versioned, include_dirs),
-        sys.version, torch.__version__, torch.version.git_version, pybind11.__version__,
-        platform.machine(),
-        *(f"{name}={os.environ.get(name)}" for name in _VARIABLES), _compiler_version(),
-    ):  # fmt: skip
-        content.update(f"{part}\0".encode())
-    for path in (*_sdk_files("*.cpp"), *_sdk_files("*.h")):
-        content.update(f"{Path(path).relative_to(_root())}\0".encode())
-        content.update(hashlib.sha256(Path(path).read_bytes()).digest())
-    return Path(place, content.hexdigest())
-
-
-def _versioned(folder: str) -> str:
-    """A folder of torch or pybind11 without the environment that it is in."""
-    for module in (torch, pybind11):
-        root = Path(str(module.__file__)).parent
-        if Path(folder).is_relative_to(root):
-            return f"{module.__name__}: {Path(folder).relative_to(root)}"
-    return folder
-
-
-def _compiler_version() -> str:
-    command = [*shlex.split(os.environ.get("CXX", "c++")), "--version"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    except OSError as error:
-        return str(error)
-
-
-def _copied(stored: Path, objects: Sequence[str]) -> bool:
-    """Whether all of them were there; they are then where a compiler would have written them."""
-    try:
-        for number, target in enumerate(objects):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.copyfile(stored / f"{number}.o", target)
-        os.utime(stored)
-    except OSError:
-        return False
-    return True
-
-
-def _store(objects: Sequence[str], stored: Path) -> None:
-    """For later builds; a folder that cannot be written or that another build fills is no error."""
-    with contextlib.suppress(OSError):
-        stored.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.mkdtemp(dir=stored.parent)
-        try:
-            for number, source in enumerate(objects):
-                shutil.copyfile(source, os.path.join(folder, f"{number}.o"))
-            shutil.rmtree(stored, ignore_errors=True)  # what has lost a file
-            os.rename(folder, stored)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        for entry in stored.parent.iterdir():
-            if time.time() - entry.stat().st_mtime > CACHE_DAYS * 86400:
-                shutil.rmtree(entry, ignore_errors=True)
