@@ -70,11 +70,11 @@ class InputInfo:
     """
 
     name: str
-    type: str  # one of the op's type parameters
+    type: str
     doc: str
     optional: bool = False
-    values: bool = False  # its numbers decide the output's shape
-    access: str = "contiguous"  # or channels_last, strided, shape_only
+    values: bool = False
+    access: str = "contiguous"
     variadic: bool = False
     written: bool = False
 
@@ -101,7 +101,7 @@ class OutputInfo:
     name: str
     type: str
     doc: str
-    may_overwrite: tuple[str, ...] = ()  # inputs whose memory ONNX Runtime may use for it
+    may_overwrite: tuple[str, ...] = ()
     only_if: str = ""
     elementwise: bool = False
 

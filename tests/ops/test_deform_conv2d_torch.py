@@ -14,16 +14,9 @@ from deform_cases import CASES, DTYPES, arrays, build, call, expected
 from runtimes import assert_equal_bits, run_numpy, to_numpy
 
 import myops.nn  # loads the ops
+from myops.testing.variations import strided
 
 OPS = torch.ops.myops
-
-
-def strided(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers, every second one of a larger tensor whose axes run in another order."""
-    order = list(reversed(range(tensor.dim())))
-    larger = torch.zeros([2 * n for n in reversed(tensor.shape)], dtype=tensor.dtype)
-    view = larger.permute(order)[tuple(slice(None, None, 2) for _ in order)]
-    return view.copy_(tensor)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

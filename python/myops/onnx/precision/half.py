@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +17,7 @@ from myops.onnx.graph import files, scopes, storage, writing
 from myops.onnx.precision import losses, samples
 from myops.onnx.precision.conversion import Conversion, HalfNode
 from myops.onnx.precision.kernels import HALVES
+from myops.onnx.precision.result import Result
 from myops.onnx.schema import register_schemas
 from myops.onnx.two_files.backends import flattened
 
@@ -34,7 +33,7 @@ LAYER_LOSS = {"float16": 2.0**-8, "bfloat16": 2.0**-5}
 
 
 @dataclass(frozen=True)
-class Half:
+class Half(Result):
     """The result of `to_half`; `print()` shows it, and so does a notebook.
 
     Attributes:
@@ -78,27 +77,11 @@ class Half:
     notes: tuple[str, ...] = ()
 
     @property
-    def holds(self) -> bool:
-        """Whether no output loses more than `max_loss`, and none became infinite or NaN."""
-        bound = losses.Bound(self.metric, self.max_loss)
-        return all(math.isfinite(x) and bound.holds(x) for x in self.losses.values())
-
-    @property
     def converted(self) -> bool:
         """Whether any node computes in half precision, or any weight is stored in it. If not, the
         new model computes exactly what the old one does, and `notes` say what to do."""
         half = any(item.precision != "float32" for item in self.nodes)
         return half or self.weight_casts > 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The data that `myops half --json` prints: everything except the model."""
-        bound = losses.Bound(self.metric)
-        found = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)
-                 if item.name not in ("model", "nodes", "losses")}  # fmt: skip
-        found["losses"] = {name: bound.shown(loss) for name, loss in self.losses.items()}
-        found["holds"], found["converted"] = self.holds, self.converted
-        found["nodes"] = [dataclasses.asdict(item) for item in self.nodes]
-        return found
 
     def print(self, console: Console | None = None, *, all_nodes: bool = False) -> None:
         """Prints sizes, losses and the nodes in float32.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import os
 import platform
 import warnings
@@ -21,6 +19,7 @@ from myops.onnx.bodies import add_function_bodies
 from myops.onnx.graph import files, scopes, storage, structure, writing
 from myops.onnx.precision import calibration, losses, samples
 from myops.onnx.precision.quantization import OLDEST, Quantization, QuantizedNode
+from myops.onnx.precision.result import Result
 from myops.onnx.schema import register_schemas
 from myops.onnx.two_files.backends import flattened
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Quantized:
+class Quantized(Result):
     """The result of `quantize`; `print()` shows it, and so does a notebook.
 
     Attributes:
@@ -73,12 +72,6 @@ class Quantized:
     notes: tuple[str, ...] = ()
 
     @property
-    def holds(self) -> bool:
-        """Whether no output loses more than `max_loss`, and none became infinite or NaN."""
-        bound = losses.Bound(self.metric, self.max_loss)
-        return all(math.isfinite(x) and bound.holds(x) for x in self.losses.values())
-
-    @property
     def converted(self) -> bool:
         """Whether any node is in int8. If not, the new model computes in float as the old one."""
         return any(item.precision == "int8" for item in self.nodes)
@@ -88,16 +81,6 @@ class Quantized:
         """The nodes whose loss alone was measured, those that lose most first."""
         known = [item for item in self.nodes if item.loss is not None]
         return sorted(known, key=lambda item: -(item.loss or 0.0))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The data that `myops quantize --json` prints: everything except the model."""
-        bound = losses.Bound(self.metric)
-        found = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)
-                 if item.name not in ("model", "nodes", "losses")}  # fmt: skip
-        found["losses"] = {name: bound.shown(loss) for name, loss in self.losses.items()}
-        found["holds"], found["converted"] = self.holds, self.converted
-        found["nodes"] = [dataclasses.asdict(item) for item in self.nodes]
-        return found
 
     def print(self, console: Console | None = None, *, all_nodes: bool = False) -> None:
         """Prints sizes, losses, the layers that lose most and the nodes that stayed float.
