@@ -1,10 +1,16 @@
-"""The demo of examples/super_resolution, run once for all tests that use its files."""
+"""The demo of examples/super_resolution, run once for all tests that use its files; and imports of
+an example's modules."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import shared
@@ -27,3 +33,19 @@ def _run(folder: Path) -> None:
     done = warm.run(FOLDER / "demo.py", *words)
     result = [done.returncode, done.stdout, done.stderr]
     (folder / "result.json").write_text(json.dumps(result))
+
+
+@contextlib.contextmanager
+def imported(folder: Path, names: Sequence[str]) -> Iterator[dict[str, ModuleType]]:
+    """The modules of an example, imported as its scripts import each other. Those of another
+    example may have the same names."""
+    before = {name: sys.modules.pop(name, None) for name in names}
+    sys.path.insert(0, str(folder))
+    try:
+        yield {name: importlib.import_module(name) for name in names}
+    finally:
+        sys.path.remove(str(folder))
+        for name, module in before.items():
+            sys.modules.pop(name, None)
+            if module is not None:
+                sys.modules[name] = module

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import example_demos
 import numpy as np
 import onnx
 import pytest
@@ -29,17 +29,8 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def example() -> Iterator[dict[str, ModuleType]]:
-    """The example's modules, imported as its scripts import each other."""
-    before = {name: sys.modules.pop(name, None) for name in MODULES}
-    sys.path.insert(0, str(FOLDER))
-    try:
-        yield {name: importlib.import_module(name) for name in MODULES}
-    finally:
-        sys.path.remove(str(FOLDER))
-        for name, module in before.items():
-            sys.modules.pop(name, None)
-            if module is not None:
-                sys.modules[name] = module
+    with example_demos.imported(FOLDER, MODULES) as modules:
+        yield modules
 
 
 @pytest.fixture(scope="module")
