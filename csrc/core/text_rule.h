@@ -1,7 +1,6 @@
 // Shape rules as text: their syntax (myops/lengths.h describes it), and how they are evaluated.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -8,7 +8,6 @@
 #include <initializer_list>
 #include <iterator>
 #include <string>
-#include <vector>
 
 namespace fuzz {
 

@@ -2,8 +2,6 @@
 // through plain C functions of the torch library, where all modules of the driver are loaded.
 #pragma once
 
-#include <string>
-
 #include "../../core/shape_cache.h"
 
 namespace myops {

@@ -4,8 +4,6 @@
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
-#include <string>
-
 #include "myops/cuda.h"
 
 namespace myops::torch_adapter {
