@@ -145,10 +145,10 @@ class LastAxis {
     return lanes_ ? "lanes" : "one_by_one";
   }
 
-  // Whole rows, `pitch` elements apart.
+  // Whole rows, `pitch` elements apart. `lines`: as in SlabSum::run(), used where slabs are summed.
   template <class From, class Out>
-  void rows(int64_t count, const From* const* sources, bool streams, Out* target,
-            int64_t pitch) const {
+  void rows(int64_t count, const From* const* sources, Out* target, int64_t pitch,
+            LineBuffer<Out>* lines = nullptr) const {
     if constexpr (kPermutes<Wide>) {
       if (gather_ != nullptr) {
         for (int64_t row = 0; row < count; row += kGatherTogether) {
@@ -165,17 +165,17 @@ class LastAxis {
     }
     if (lanes_ && count > 1) return lanes_->rows(count, sources, target, pitch);
     for (int64_t row = 0; row < count; ++row) {
-      part(0, outputs(), sources[row], streams, target + row * pitch);
+      part(0, outputs(), sources[row], target + row * pitch, lines);
     }
   }
 
-  // Outputs [begin, end) of one row.
+  // Outputs [begin, end) of one row. `lines`: as in SlabSum::run().
   template <class From, class Out>
-  void part(int64_t begin, int64_t end, const From* source, bool streams, Out* target) const {
+  void part(int64_t begin, int64_t end, const From* source, Out* target,
+            LineBuffer<Out>* lines = nullptr) const {
     if (channels_) {
       const SlabPlaces<From> places{source, stride_, source + taps_.input * stride_};
-      // (A row may begin anywhere in a slab of the level before, and its pixels anywhere in it.)
-      channels_->run(begin, end, places, stride_, streams && stride_ % kLanes<Wide> == 0, target);
+      channels_->run(begin, end, places, stride_, target, lines);
       return;
     }
     if constexpr (kPermutes<Wide>) {

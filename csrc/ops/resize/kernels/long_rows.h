@@ -249,7 +249,7 @@ class LongRows {
       return each([&](const T* from, T* to) { nearest.fill(0, 0, count, from, to); });
     }
     const LastAxis<Wide> sums(context_, plan, tables.last);
-    each([&](const T* from, T* to) { sums.part(0, count, from, false, to); });
+    each([&](const T* from, T* to) { sums.part(0, count, from, to); });
   }
 
   const KernelContext& context_;

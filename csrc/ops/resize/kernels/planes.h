@@ -121,7 +121,7 @@ class Planes {
                   const Wide* tensor = from + i * before * kSlab;
                   sums_[depth].run(0, plan_.levels[depth].taps.output,
                                    SlabPlaces<Wide>{tensor, size, tensor + before * kSlab}, size,
-                                   false, to + i * after * kSlab);
+                                   to + i * after * kSlab);
                 }
                 std::swap(from, to);
               });

@@ -40,26 +40,26 @@ class Resampler {
   Resampler(const Resampler&) = delete;
 
   // Writes the slabs [begin, end) of a level's result to `target`; those of the next tensor follow
-  // those of one tensor, whose source begins at `source`.
+  // those of one tensor, whose source begins at `source`. `lines`: as in SlabSum::run().
   template <class From, class Out>
-  void fill(size_t depth, int64_t begin, int64_t end, const From* source, bool streams,
+  void fill(size_t depth, int64_t begin, int64_t end, const From* source, LineBuffer<Out>* lines,
             Out* target) {
     const Level<Wide>& level = plan_.levels[depth];
-    if (depth + 1 == plan_.levels.size()) return fill_rows(begin, end, source, streams, target);
+    if (depth + 1 == plan_.levels.size()) return fill_rows(begin, end, source, lines, target);
     if (!slabs_.empty() && slabs_[depth]) {
-      return level.first ? fill_combined(depth, begin, end, source, streams, target)
-                         : fill_from_ring(depth, begin, end, source, streams, target);
+      return level.first ? fill_combined(depth, begin, end, source, lines, target)
+                         : fill_from_ring(depth, begin, end, source, lines, target);
     }
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
       if (row_pairs_) {
         return each_tensor(level, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
-          row_pairs_->fill(from, to, source + tensor * level.taps.input * level.in_volume, streams,
-                           target);
+          row_pairs_->fill(from, to, source + tensor * level.taps.input * level.in_volume,
+                           lines != nullptr, target);
           target += (to - from) * level.out_volume;
         });
       }
     }
-    strips_->fill(begin, end, source, streams, target);
+    strips_->fill(begin, end, source, lines, target);
   }
 
   // The name of what makes the slabs of a level.
@@ -127,8 +127,8 @@ class Resampler {
   }
 
   template <class From, class Out>
-  void fill_combined(size_t depth, int64_t begin, int64_t end, const From* source, bool streams,
-                     Out* target) {
+  void fill_combined(size_t depth, int64_t begin, int64_t end, const From* source,
+                     LineBuffer<Out>* lines, Out* target) {
     const Level<Wide>& level = plan_.levels[depth];
     const int64_t size = level.in_volume;
     Slabs& slabs = *slabs_[depth];
@@ -137,9 +137,9 @@ class Resampler {
       for (int64_t o = from; o < to; o += slabs.places) {
         const int64_t count = std::min(slabs.places, to - o);
         slabs.sum.run(o, o + count, SlabPlaces<From>{at, size, at + level.taps.input * size}, size,
-                      false, slabs.memory.data());
+                      slabs.memory.data());
         fill(depth + 1, 0, count * level.blocks * plan_.levels[depth + 1].taps.output,
-             static_cast<const Wide*>(slabs.memory.data()), streams, target);
+             static_cast<const Wide*>(slabs.memory.data()), lines, target);
         target += count * level.out_volume;
       }
     });
@@ -162,13 +162,14 @@ class Resampler {
   }
 
   template <class From, class Out>
-  void fill_from_ring(size_t depth, int64_t begin, int64_t end, const From* source, bool streams,
-                      Out* target) {
+  void fill_from_ring(size_t depth, int64_t begin, int64_t end, const From* source,
+                      LineBuffer<Out>* lines, Out* target) {
     const Level<Wide>& level = plan_.levels[depth];
     const TapTable<Wide>& taps = level.taps;
     Slabs& ring = *slabs_[depth];
     int64_t* owners = ring.owners->data();
     Wide* memory = ring.memory.data();
+    LineBuffer<Wide>* const no_lines = nullptr;
     each_tensor(level, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
       const From* at = source + tensor * taps.input * level.in_volume;
       const int64_t size = level.out_volume;
@@ -191,9 +192,9 @@ class Resampler {
             ++count;
           } while (index + count <= stop && owners[place + count] != index + count);
           fill(depth + 1, 0, count * level.blocks * plan_.levels[depth + 1].taps.output,
-               at + index * level.in_volume, false, memory + place * size);
+               at + index * level.in_volume, no_lines, memory + place * size);
         }
-        ring.sum.run(o, next, places, size, streams, target);
+        ring.sum.run(o, next, places, size, target, lines);
         target += (next - o) * size;
       }
     });
@@ -201,7 +202,8 @@ class Resampler {
 
   // Rows of the last level.
   template <class From, class Out>
-  void fill_rows(int64_t begin, int64_t end, const From* source, bool streams, Out* target) {
+  void fill_rows(int64_t begin, int64_t end, const From* source, LineBuffer<Out>* lines,
+                 Out* target) {
     const Level<Wide>& level = plan_.levels.back();
     const int64_t in = level.taps.input * level.in_volume;
     const int64_t out = level.taps.output * level.out_volume;
@@ -209,7 +211,7 @@ class Resampler {
     const From* rows[kRows];
     int64_t count = 0, size = 0;
     const auto flush = [&] {
-      last_.rows(count, rows, streams, target, out);
+      last_.rows(count, rows, target, out, lines);
       target += size;
       count = size = 0;
     };
@@ -221,7 +223,7 @@ class Resampler {
         return;
       }
       if (count > 0) flush();
-      last_.part(from, to, source + row * in, streams, target);
+      last_.part(from, to, source + row * in, target, lines);
       target += (to - from) * level.out_volume;
     });
     if (count > 0) flush();
@@ -271,17 +273,19 @@ void resample(const KernelContext& context, const Plan<Wide>& plan, WholePlan wh
         });
   }
   const bool streams = plan.streams(target);
-  context.parallel_for(
-      plan.outer * first.taps.output, plan.grain(), [&](int64_t begin, int64_t end) {
-        if (plan.zeroes_first()) {
-          std::memset(static_cast<void*>(target + begin * first.out_volume), 0,
-                      bytes_of<T>((end - begin) * first.out_volume));
-        }
-        const SourcePart<T> part = read_of(context, plan, source, begin, end);
-        Resampler<T, Wide>(context, plan, tables, streams)
-            .fill(0, begin, end, part.get(), streams, target + begin * first.out_volume);
-        if (streams) stream_end();
-      });
+  context.parallel_for(plan.outer * first.taps.output, plan.grain(),
+                       [&](int64_t begin, int64_t end) {
+                         if (plan.zeroes_first()) {
+                           std::memset(static_cast<void*>(target + begin * first.out_volume), 0,
+                                       bytes_of<T>((end - begin) * first.out_volume));
+                         }
+                         const SourcePart<T> part = read_of(context, plan, source, begin, end);
+                         LineBuffer<T> lines;
+                         Resampler<T, Wide>(context, plan, tables, streams)
+                             .fill(0, begin, end, part.get(), streams ? &lines : nullptr,
+                                   target + begin * first.out_volume);
+                         if (streams) lines.finish(), stream_end();
+                       });
 }
 
 }  // namespace myops::resize::MYOPS_ISA

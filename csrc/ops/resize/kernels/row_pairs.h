@@ -69,7 +69,7 @@ void make_rows(const Gather<Wide>& gather, const RowBatch<Wide>& batch, Wide* sc
       if constexpr (kRowsFirst) {
         const Wide* rows[2] = {a + block.low, b + block.low};
         const int64_t size = block.high - block.low;
-        sum_few<2>(rows, weights, size, rows[1] + size, false, scratch_row + block.low);
+        sum_few<2>(rows, weights, size, rows[1] + size, scratch_row + block.low);
         store(to, gather.template block_of<2>(block, scratch_row));
       } else {
         store(to, fma(broadcast(weights[1]), gather.template block_of<2>(block, b),
@@ -125,17 +125,22 @@ class RowPairs {
   // `gather`: null where channels are innermost.
   RowPairs(const KernelContext& context, const Plan<Wide>& plan, const Gather<Wide>* gather,
            bool streams)
-      : level_(plan.levels[plan.levels.size() - 2]), last_(plan.levels.back()), gather_(gather) {
+      : level_(plan.levels[plan.levels.size() - 2]),
+        last_(plan.levels.back()),
+        gather_(gather),
+        streams_(streams && are_lines(bytes_of<Wide>(level_.out_volume))) {
     // Several rows at once are several streams of stores, but plain stores to memory are fast for
     // one stream only.
-    if (level_.first || (!streams && plan.bytes(sizeof(Wide)) >= cached_bytes())) most_ = 1;
+    if (level_.first || (!streams_ && plan.bytes(sizeof(Wide)) >= cached_bytes())) most_ = 1;
     if (level_.first) row_.emplace(context.scratch_array<Wide>(level_.in_volume));
-    if (streams) result_.emplace(context.scratch_array<Wide>(most_ * level_.out_volume));
+    if (streams_) result_.emplace(context.scratch_array<Wide>(most_ * level_.out_volume));
   }
 
-  // The rows [begin, end) of a tensor. `streams`: as given to the constructor, or false.
-  void fill(int64_t begin, int64_t end, const Wide* source, bool streams, Wide* target) {
-    const bool gathers = gather_ != nullptr, copied = streams && !gathers;
+  // The rows [begin, end) of a tensor. `past_caches`: as given to the constructor, or false.
+  void fill(int64_t begin, int64_t end, const Wide* source, bool past_caches, Wide* target) {
+    const bool gathers = gather_ != nullptr;
+    const bool streams = past_caches && streams_ && are_lines(reinterpret_cast<uintptr_t>(target));
+    const bool copied = streams && !gathers;
     const bool batches = gathers && !streams && kernel_enabled("resize.row_batch");
     RowBatch<Wide> batch{source, level_.in_volume,   nullptr, nullptr,
                          0,      streams && gathers, nullptr};
@@ -164,6 +169,8 @@ class RowPairs {
   }
 
  private:
+  static bool are_lines(uintptr_t bytes) { return bytes % 64 == 0; }
+
   // kRows of a pair, or a batch (0).
   template <bool kRowsFirst, int kRows>
   void make(const RowBatch<Wide>& batch) {
@@ -179,6 +186,8 @@ class RowPairs {
 
   const Level<Wide>&level_, &last_;
   const Gather<Wide>* gather_;
+  // Whether rows are stored past the caches. (Others than whole cache lines take longer then.)
+  const bool streams_;
   int64_t most_ = kMost;
   std::optional<ScratchArray<Wide>> row_;     // for a row that is summed first
   std::optional<ScratchArray<Wide>> result_;  // rows that are then copied past the caches

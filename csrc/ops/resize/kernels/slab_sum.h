@@ -11,7 +11,7 @@
 // otherwise be in the third digit.
 #pragma once
 
-#include "elements.h"
+#include "line_buffer.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -78,9 +78,10 @@ MYOPS_NOINLINE Wide weighted_run(int64_t taps, const Wide* weights, const T* val
 
 // Stores make(i, load), the vector of the result from element i on, for all elements. load(from):
 // the vector of source elements there, of which those behind a shorter slab have no meaning. `end`
-// is that of the memory that may be read.
+// is that of the memory that may be read. `lines`: null, or for a result of these vectors' type
+// that is stored past the caches.
 template <class Wide, class From, class T, class Make>
-MYOPS_INLINE void for_each_vector(int64_t size, const From* end, bool streams, T* target,
+MYOPS_INLINE void for_each_vector(int64_t size, const From* end, LineBuffer<T>* lines, T* target,
                                   const Make& make, int64_t begin = 0) {
   constexpr int64_t L = kLanes<Wide>;
   const auto whole = [](const auto* from) MYOPS_INLINED { return load_wide<Wide>(from); };
@@ -89,8 +90,13 @@ MYOPS_INLINE void for_each_vector(int64_t size, const From* end, bool streams, T
     return store_part<Wide>(target, make(0, load), size);
   }
   if constexpr (std::is_same_v<Wide, T>) {
-    if (streams) {
-      for (int64_t i = 0; i < size; i += L) stream(target + i, make(i, whole));
+    if (lines != nullptr) {
+      int64_t i = LineBuffer<T>::before_vector(target);
+      if (i > 0) lines->add(target, make(0, whole), i);
+      for (; i + L <= size; i += L) stream(target + i, make(i, whole));
+      const auto rest = [&](const auto* x)
+                            MYOPS_INLINED { return load_within<Wide>(x, size - i, end); };
+      if (i < size) lines->add(target + i, make(i, rest), size - i);
       return;
     }
   }
@@ -103,11 +109,11 @@ MYOPS_INLINE void for_each_vector(int64_t size, const From* end, bool streams, T
 // kTaps taps.
 template <int kTaps, class From, class Wide, class T>
 MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t size,
-                          const From* end, bool streams, T* __restrict target) {
+                          const From* end, T* __restrict target, LineBuffer<T>* lines = nullptr) {
   const From* from[kTaps];
   Wide weight[kTaps];
   for (int k = 0; k < kTaps; ++k) from[k] = slabs[k], weight[k] = weights[k];
-  for_each_vector<Wide>(size, end, streams, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
+  for_each_vector<Wide>(size, end, lines, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
     Vector<Wide> sum = broadcast(weight[0]) * load(from[0] + i);
     for (int k = 1; k < kTaps; ++k) sum = fma(broadcast(weight[k]), load(from[k] + i), sum);
     return sum;
@@ -117,7 +123,8 @@ MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t
 // More than four taps. Vectors side by side share what is loaded for a tap.
 template <class From, class Wide, class T>
 MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_t taps,
-                           int64_t size, const From* end, bool streams, T* __restrict target) {
+                           int64_t size, const From* end, LineBuffer<T>* lines,
+                           T* __restrict target) {
   using V = Vector<Wide>;
   constexpr int64_t L = kLanes<Wide>;
   const auto sum = [&](auto& totals, int64_t i, const auto& load) MYOPS_INLINED {
@@ -147,7 +154,7 @@ MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_
   };
   constexpr int kTogether = MYOPS_REGISTERS / 8;
   int64_t i = 0;
-  for (; !streams && i + kTogether * L <= size; i += kTogether * L) {
+  for (; lines == nullptr && i + kTogether * L <= size; i += kTogether * L) {
     V sums[kTogether] = {};
     sum(sums, i, [](const auto* from) MYOPS_INLINED { return load_wide<Wide>(from); });
 #pragma GCC unroll 4
@@ -158,24 +165,24 @@ MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_
     sum(total, at, load);
     return total[0];
   };
-  for_each_vector<Wide>(size, end, streams, target, one, i);
+  for_each_vector<Wide>(size, end, lines, target, one, i);
 }
 
 // At least one tap.
 template <class From, class Wide, class T>
 MYOPS_NOINLINE void sum_slab(const From* const* slabs, const Wide* weights, int64_t taps,
-                             int64_t size, const From* end, bool streams, T* target) {
+                             int64_t size, const From* end, LineBuffer<T>* lines, T* target) {
   switch (taps) {
     case 1:
-      return sum_few<1>(slabs, weights, size, end, streams, target);
+      return sum_few<1>(slabs, weights, size, end, target, lines);
     case 2:
-      return sum_few<2>(slabs, weights, size, end, streams, target);
+      return sum_few<2>(slabs, weights, size, end, target, lines);
     case 3:
-      return sum_few<3>(slabs, weights, size, end, streams, target);
+      return sum_few<3>(slabs, weights, size, end, target, lines);
     case 4:
-      return sum_few<4>(slabs, weights, size, end, streams, target);
+      return sum_few<4>(slabs, weights, size, end, target, lines);
     default:
-      return sum_many(slabs, weights, taps, size, end, streams, target);
+      return sum_many(slabs, weights, taps, size, end, lines, target);
   }
 }
 
@@ -200,20 +207,23 @@ class SlabSum {
 
   // Outputs [begin, end), in consecutive slabs of `size` elements from `target` on.
   template <class From, class T>
-  void run(int64_t begin, int64_t end, const SlabPlaces<From>& places, int64_t size, bool streams,
-           T* target) const {
-    if (taps_.is_sparse()) return run_sparse(begin, end, places, size, streams, target);
-    if (taps_.width == 2) return run_few<2, true>(begin, end, places, size, streams, target);
-    if (taps_.width == 4) return run_few<4, true>(begin, end, places, size, streams, target);
-    if (size <= kShort) {
-      if (taps_.widest == 1) return run_few<1>(begin, end, places, size, false, target);
-      if (taps_.widest == 2) return run_few<2>(begin, end, places, size, false, target);
-      if (taps_.widest == 3) return run_few<3>(begin, end, places, size, false, target);
-      if (taps_.widest == 4) return run_few<4>(begin, end, places, size, false, target);
+  void run(int64_t begin, int64_t end, const SlabPlaces<From>& places, int64_t size, T* target,
+           LineBuffer<T>* lines = nullptr) const {
+    // (Short slabs that are not whole vectors take longer past the caches.)
+    if (size < 2 * kShort && size % kLanes<Wide> != 0) lines = nullptr;
+    if (taps_.is_sparse()) return run_sparse(begin, end, places, size, lines, target);
+    if (taps_.width == 2) return run_few<2, true>(begin, end, places, size, lines, target);
+    if (taps_.width == 4) return run_few<4, true>(begin, end, places, size, lines, target);
+    if (size <= kShort && taps_.widest <= 4) {
+      lines = nullptr;
+      if (taps_.widest == 1) return run_few<1>(begin, end, places, size, lines, target);
+      if (taps_.widest == 2) return run_few<2>(begin, end, places, size, lines, target);
+      if (taps_.widest == 3) return run_few<3>(begin, end, places, size, lines, target);
+      if (taps_.widest == 4) return run_few<4>(begin, end, places, size, lines, target);
     }
     for (int64_t o = begin; o < end; ++o, target += size) {
       if (taps_.count(o) > 0) {
-        run_one(o, places, size, streams, target);
+        run_one(o, places, size, lines, target);
       } else {
         std::memset(static_cast<void*>(target), 0, bytes_of<T>(size));
       }
@@ -227,21 +237,21 @@ class SlabSum {
   // Where most outputs have no taps, all are zeroed together.
   template <class From, class T>
   void run_sparse(int64_t begin, int64_t end, const SlabPlaces<From>& places, int64_t size,
-                  bool streams, T* target) const {
+                  LineBuffer<T>* lines, T* target) const {
     if (!zeroed_) std::memset(static_cast<void*>(target), 0, bytes_of<T>((end - begin) * size));
     taps_.each_filled(begin, end, [&](int64_t o) {
-      run_one(o, places, size, streams, target + (o - begin) * size);
+      run_one(o, places, size, lines, target + (o - begin) * size);
     });
   }
 
   template <class From, class T>
-  void run_one(int64_t o, const SlabPlaces<From>& places, int64_t size, bool streams,
+  void run_one(int64_t o, const SlabPlaces<From>& places, int64_t size, LineBuffer<T>* lines,
                T* target) const {
     const From* few[kFew];
     const From** slabs = slabs_ ? slabs_->as<const From*>() : few;
     const int64_t first = taps_.first[o], count = taps_.count(o);
     for (int64_t k = 0; k < count; ++k) slabs[k] = places[taps_.index[first + k]];
-    sum_slab(slabs, taps_.weight.data() + first, count, size, places.end, streams, target);
+    sum_slab(slabs, taps_.weight.data() + first, count, size, places.end, lines, target);
   }
 
   // The same for kTaps taps, or for short slabs at most so many. If their number varies, a wrongly
@@ -249,7 +259,7 @@ class SlabSum {
   // have the weight -0, as in lane_table.h.
   template <int kTaps, bool kAll = false, class From, class T>
   MYOPS_NOINLINE void run_few(int64_t begin, int64_t end, const SlabPlaces<From>& given,
-                              int64_t size, bool streams, T* __restrict target) const {
+                              int64_t size, LineBuffer<T>* lines, T* __restrict target) const {
     constexpr int64_t L = kLanes<Wide>;
     const SlabPlaces<From> places = given;
     const int64_t *first = taps_.first.data(), *index = taps_.index.data();
@@ -290,7 +300,7 @@ class SlabSum {
         }
         continue;
       }
-      for_each_vector<Wide>(size, places.end, streams, target,
+      for_each_vector<Wide>(size, places.end, lines, target,
                             [&](int64_t i, const auto& load) MYOPS_INLINED {
                               return sum([&](const From* x) MYOPS_INLINED { return load(x + i); });
                             });

@@ -95,7 +95,7 @@ class Small {
   template <class From, class Out>
   void sum(size_t depth, const SlabPlaces<From>& places, int64_t size, Out* target) const {
     const TapTable<Wide>& taps = plan_.levels[depth].taps;
-    sums_[depth]->run(0, taps.output, places, size, false, target);
+    sums_[depth]->run(0, taps.output, places, size, target);
   }
 
   template <class From, class Out>

@@ -41,10 +41,11 @@ class Strips {
     sources_.emplace(context.scratch(bytes_of<const void*>(strip_, 1)));
   }
 
+  // `lines`: as in SlabSum::run().
   template <class From, class Out>
-  void fill(int64_t begin, int64_t end, const From* source, bool streams, Out* target) {
-    if (level_.first) return rows_first(begin, end, source, streams, target);
-    columns_first(begin, end, source, streams, target);
+  void fill(int64_t begin, int64_t end, const From* source, LineBuffer<Out>* lines, Out* target) {
+    if (level_.first) return rows_first(begin, end, source, lines, target);
+    columns_first(begin, end, source, lines, target);
   }
 
  private:
@@ -58,7 +59,8 @@ class Strips {
   }
 
   template <class From, class Out>
-  void rows_first(int64_t begin, int64_t end, const From* source, bool streams, Out* target) {
+  void rows_first(int64_t begin, int64_t end, const From* source, LineBuffer<Out>* lines,
+                  Out* target) {
     const TapTable<Wide>& taps = level_.taps;
     const int64_t size = level_.in_volume;
     const auto slabs_of = [&](int64_t tensor, int64_t from) {
@@ -93,17 +95,13 @@ class Strips {
         const int64_t step = parts.size() == 1 ? to - from : 1;
         for (int64_t o = from; o < to; o += step, row += step * width) {
           for (const auto& [first, last] : parts) {
-            sum_.run(o, o + step, slabs_of(tensor, first), last - first, false, row + first - low);
+            sum_.run(o, o + step, slabs_of(tensor, first), last - first, row + first - low);
           }
         }
       });
-      if (streams) {
-        Out* result = result_->template as<Out>();
-        last_.rows(count, combined, false, result, level_.out_volume);
-        stream_copy(result, count * level_.out_volume, target);
-      } else {
-        last_.rows(count, combined, streams, target, level_.out_volume);
-      }
+      Out* result = lines != nullptr ? result_->template as<Out>() : target;
+      last_.rows(count, combined, result, level_.out_volume);
+      if (lines != nullptr) stream_copy(result, count * level_.out_volume, target);
       at += count;
       target += count * level_.out_volume;
     }
@@ -143,7 +141,8 @@ class Strips {
   }
 
   template <class From, class Out>
-  void columns_first(int64_t begin, int64_t end, const From* source, bool streams, Out* target) {
+  void columns_first(int64_t begin, int64_t end, const From* source, LineBuffer<Out>* lines,
+                     Out* target) {
     const int64_t size = level_.out_volume, pitch = pitch_;
     Wide* rows = rows_->template as<Wide>();
     const From** sources = sources_->template as<const From*>();
@@ -174,12 +173,12 @@ class Strips {
         if (at == end || part.end < level_.taps.output) break;
         part = part_of(at, end, most - count);
       }
-      last_.rows(count - made, sources + made, false, rows + made * pitch, pitch);
+      last_.rows(count - made, sources + made, rows + made * pitch, pitch);
       const Wide* first = rows;
       for (const Part& each : parts_) {
         const Wide* low = first - each.low * pitch;
         sum_.run(each.begin, each.end, SlabPlaces<Wide>{low, pitch, rows + count * pitch}, size,
-                 streams, target);
+                 target, lines);
         target += (each.end - each.begin) * size;
         first += (each.high - each.low) * pitch;
       }
@@ -197,7 +196,7 @@ class Strips {
   std::optional<Scratch> rows_;  // of a strip
   std::optional<Scratch> sources_;
   std::vector<Part> parts_;        // of a strip
-  std::optional<Scratch> result_;  // rows that are then copied with non-temporal stores
+  std::optional<Scratch> result_;  // rows that are then copied past the caches
 };
 
 }  // namespace myops::resize::MYOPS_ISA

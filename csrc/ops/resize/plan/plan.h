@@ -38,20 +38,12 @@ struct Plan {
     return outer * first.taps.input * first.in_volume * static_cast<int64_t>(element);
   }
 
-  // Whether the result is stored without reading it into the caches first: a large one, of which
-  // every row is whole cache lines. (A line that is written partly with other stores takes as long
-  // as dozens of others.)
+  // Whether the result is stored without reading it into the caches first, because it is large.
   template <class T>
   bool streams(const T* target) const {
-    const size_t element = sizeof(T);
-    const Level<Weight>& last = levels.back();
-    const int64_t row = levels.size() > 1 ? levels[levels.size() - 2].out_volume
-                        : GatherTable<Weight>::within_rows(last.out_volume)
-                            ? last.taps.output * last.out_volume
-                            : last.out_volume;
-    return stores_for(bytes(element)) == Stores::NonTemporal &&
-           row * static_cast<int64_t>(element) % 64 == 0 &&
-           reinterpret_cast<uintptr_t>(target) % 64 == 0 && kernel_enabled("resize.streaming");
+    return stores_for(bytes(sizeof(T))) == Stores::NonTemporal &&
+           reinterpret_cast<uintptr_t>(target) % sizeof(T) == 0 &&
+           kernel_enabled("resize.streaming");
   }
 
   // Whether each row of a level, linear in both axes, is made from two source rows in one pass:
