@@ -118,11 +118,13 @@ class CellPlan {
   }
   // Items that a thread makes before they are added: small ones take less time than two threads
   // need to take turns. (1000x4x7x2, 1x1, 4 offset groups took four times as long with two
-  // threads.)
+  // threads.) With many outputs no item is small; and each of these items would read the gradient
+  // of Y again.
   int64_t items_together(int64_t items) const {
-    constexpr int64_t kLeastEntries = 4096, kMost = 32, kLeastParts = 16;
-    const int64_t entries = std::max<int64_t>(tiling_.pixels() * taps_ * channels_, 1);
-    return std::clamp<int64_t>(std::min(kLeastEntries / entries, items / kLeastParts), 1, kMost);
+    constexpr int64_t kLeastEntries = 4096, kMost = 32, kLeastParts = 16, kOutputs = 16;
+    const int64_t entries = tiling_.pixels() * taps_ * channels_;
+    const int64_t work = std::max<int64_t>(entries + entries / kOutputs * conv_.group_outputs(), 1);
+    return std::clamp<int64_t>(std::min(kLeastEntries / work, items / kLeastParts), 1, kMost);
   }
   // The units from `first` on whose gradients of X are summed at a time in 16-bit types.
   Range units_from(int64_t first) const {
