@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ import torch.nn.functional as F
 from guard_models import Model
 
 from myops.onnx import ExportCheckWarning, export
-from myops.onnx.guards import _lengths, other_lengths
+from myops.onnx.guards import _exported, _lengths, other_lengths
 from myops.onnx.guards._lengths import Group
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
@@ -96,6 +98,36 @@ def test_a_search_that_ran_out_of_time_is_a_warning(monkeypatch: pytest.MonkeyPa
     model = torch.nn.Sequential(*[torch.nn.Conv2d(2, 2, 9, padding=4) for _ in range(20)])
     with pytest.warns(ExportCheckWarning, match=r"only \d+ other lengths|no other lengths"):
         export(model, x, dynamic_axes={"input": {2: "h", 3: "w"}}, exporter="torchscript")
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_run_is_no_longer_than_the_times_at_shorter_lengths_allow(
+    power: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attention over an image (power 2): its time does not show at small lengths."""
+    clock = SimpleNamespace(now=0.0)
+    runs: list[tuple[int, float]] = []
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        area = int(x.shape[1]) * int(x.shape[2])
+        seconds = 1e-3 + (1e-6 * area if power == 1 else 2e-8 * area**2)
+        clock.now += seconds
+        runs.append((area, seconds))
+        return x / 10000
+
+    fake = SimpleNamespace(perf_counter=lambda: clock.now, perf_counter_ns=lambda: 0)
+    for module in (other_lengths, _exported):
+        monkeypatch.setattr(module, "time", fake)
+    axes = {"x": {1: "h", 2: "w"}}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        export(Model(forward), torch.rand(1, 16, 24), dynamic_axes=axes, exporter="torchscript")
+    texts = [str(item.message) for item in caught if item.category is ExportCheckWarning]
+    assert max(area for area, _ in runs) > 10000
+    assert max(seconds for _, seconds in runs) < 4
+    assert clock.now < 35
+    left_out = [text for text in texts if "none as large as x of shape" in text]
+    assert len(texts) == len(left_out) == (power == 2), texts
 
 
 def test_the_search_tries_only_declared_multiples() -> None:

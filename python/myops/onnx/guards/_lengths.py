@@ -74,6 +74,7 @@ def explore(
     more_time: Callable[[], bool],
     affordable: Try,
     roomy: Try | None = None,
+    reached: Callable[[Sequence[Group], Point], bool] | None = None,
 ) -> bool:
     """Tries points until no point tests anything new, or until the time is over.
 
@@ -84,6 +85,8 @@ def explore(
         more_time: Whether there is time for another point.
         affordable: Whether a point is small enough to try.
         roomy: The same for large areas, of which attention makes far more.
+        reached: Compares at points on the way to one that may take too long, and returns whether
+            that one can be tried then.
 
     Returns:
         Whether the model accepted any of them.
@@ -122,7 +125,9 @@ def explore(
         if not gains.get(key):
             break
         tried.add(key)
-        if attempt(pool[key]):
+        if reached is not None and not reached(found, pool[key]):
+            refusals += 1
+        elif attempt(pool[key]):
             taken.append(pool[key])
             covered |= features(*key)
         else:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 import time
-from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -20,6 +19,7 @@ from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._excuses import excuse
 from myops.onnx.guards._exported import Exported
 from myops.onnx.guards._lengths import Group, Point, explore
+from myops.onnx.guards._run_times import RunTimes
 
 NAME = "numbers"
 SECONDS = 30.0
@@ -43,10 +43,11 @@ def check(exported: Exported) -> None:
     for _, point in search.conditions.breaking(search.example, search.possible):
         if not search.more_time():
             break
-        search.attempt(point)
+        if search.reached(groups, point):
+            search.attempt(point)
     taken = explore(
         search.groups, search.constants(), search.attempt, search.more_time, search.affordable,
-        search.roomy,
+        search.roomy, search.reached,
     )  # fmt: skip
     if not search.taken and not taken and search.refusal is not None:
         lines = str(search.refusal).strip().splitlines() or [type(search.refusal).__name__]
@@ -66,7 +67,20 @@ def check(exported: Exported) -> None:
         )
     else:
         _warn_of_lengths_of_one(search)
+        _warn_of_long_runs(search)
         search.correct_outputs()
+
+
+def _warn_of_long_runs(search: _Search) -> None:
+    """Warns of lengths that were left out because of the times at shorter ones."""
+    if search.times.left_out is not None:
+        point, limit = search.times.left_out
+        where = _shapes(search.changes(point))
+        search.exported.warn(
+            f"{NAME}: {search.taken} other lengths of the dynamic axes were compared, but none as "
+            f"large as {where}: by the times at shorter ones, a run there may take more than "
+            f"{limit:.2g} s."
+        )
 
 
 def _warn_of_lengths_of_one(search: _Search) -> None:
@@ -118,10 +132,8 @@ class _Search:
         self.taken = 0
         self.refusal: Exception | None = None
         self._end = time.perf_counter() + SECONDS
-        # Seconds of a point with as many elements as the example, by the last points. The median: a
-        # busy machine may take a hundred times as long once, and all long axes would be left out.
-        self._rates = deque([2 * exported.seconds], maxlen=5)
         self._tensors = {s.name: exported.inputs.tensor(s) for s in exported.inputs.slots}
+        self.times = RunTimes(self._tensors, self.example, 2 * exported.seconds)
         self._tried: dict[tuple[int, ...], bool] = {}
         self._varying: set[tuple[int, int]] = set()  # outputs by number, axis
         self._limits = {axis: group for group in groups for axis, _ in group.axes}
@@ -156,19 +168,22 @@ class _Search:
             lengths = [point.get((name, axis), old) for axis, old in enumerate(tensor.shape)]
             if math.prod(lengths) > max(_ELEMENTS, tensor.numel()):
                 return False
-        left = self._end - time.perf_counter()
         if max(point.values(), default=0) > _LONG:
             power = 2.0  # attention
-        rate = statistics.median(self._rates)
-        return rate * self._ratio(point) ** power < max(1.0, left / _SHARE)
+        return self.times.likely(point, power) < self.limit()
 
-    def _ratio(self, point: Point) -> float:
-        """The number of elements of the largest input, divided by that in the example."""
-        ratio = 1.0
-        for name, tensor in self._tensors.items():
-            lengths = [point.get((name, axis), old) for axis, old in enumerate(tensor.shape)]
-            ratio = max(ratio, math.prod(lengths) / max(1, tensor.numel()))
-        return ratio
+    def limit(self) -> float:
+        """The seconds that one point may take."""
+        return max(1.0, (self._end - time.perf_counter()) / _SHARE)
+
+    def reached(self, groups: Sequence[Group], point: Point) -> bool:
+        """Compares at lengths on the way to a point until it is known to be short enough."""
+
+        def attempt(nearer: Point) -> bool:
+            return self.more_time() and self.affordable(nearer) and self.attempt(nearer)
+
+        point = {**self.example, **point}
+        return self.times.reached(groups, point, attempt, self.limit)
 
     def attempt(self, point: Point) -> bool:
         """Compares at a point; returns whether PyTorch accepts it."""
@@ -177,11 +192,11 @@ class _Search:
         if key not in self._tried:
             start = time.perf_counter()
             self._tried[key] = self._compared(point)
-            took = time.perf_counter() - start
-            self._rates.append(took / self._ratio(point))
+            if self._tried[key]:
+                self.times.add(point, time.perf_counter() - start)
         return self._tried[key]
 
-    def _changes(self, point: Point) -> dict[str, torch.Tensor]:
+    def changes(self, point: Point) -> dict[str, torch.Tensor]:
         lengths: dict[str, dict[int, int]] = {}
         for (name, axis), new in point.items():
             if new != self.example[name, axis]:
@@ -189,7 +204,7 @@ class _Search:
         return {name: resized(self._tensors[name], changed) for name, changed in lengths.items()}
 
     def _compared(self, point: Point) -> bool:
-        exported, changes = self.exported, self._changes(point)
+        exported, changes = self.exported, self.changes(point)
         start = time.perf_counter()
         try:
             wanted = exported.torch_run(changes)
@@ -213,7 +228,7 @@ class _Search:
             return True
         reason = excuse(exported, changes, wanted, got)
         if reason:
-            where = ", ".join(f"{name} of shape {list(t.shape)}" for name, t in changes.items())
+            where = _shapes(changes)
             exported.warn_excused(f"with {where}: {found.text}", reason)
             return True
         names = [item.name for item in exported.final.graph.output]
@@ -267,7 +282,7 @@ class _Search:
         seconds: float = 0.0,
     ) -> NoReturn:
         """seconds: How long it took to compare at the point."""
-        where = ", ".join(f"{name} of shape {list(t.shape)}" for name, t in changes.items())
+        where = _shapes(changes)
         broken = self.conditions.broken(point)
         said = [(item, self.conditions.text(item)) for item in broken]
 
@@ -283,6 +298,10 @@ class _Search:
         raise ExportCheckError(
             NAME, f"with {where} {text} At the example's lengths it is right. {advice}", elsewhere
         ) from cause
+
+
+def _shapes(changes: Mapping[str, torch.Tensor]) -> str:
+    return ", ".join(f"{name} of shape {list(t.shape)}" for name, t in changes.items())
 
 
 def _warn_of_static_outputs(exported: Exported) -> None:
