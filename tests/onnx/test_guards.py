@@ -218,7 +218,8 @@ def test_inputs_of_every_kind_are_accepted(exporter: str) -> None:
         torch.tensor([[0, 4, 3]]), torch.tensor([[True, False, False]]),
         (torch.rand(4), [torch.zeros(1)]), {"scale": torch.tensor(3.0)}, torch.rand(2),
     )  # fmt: skip
-    model = export(Everything(), args, exporter=exporter)
+    with pytest.warns(ExportCheckWarning, match="'unused'"):
+        model = export(Everything(), args, exporter=exporter)
     names = [item.name for item in model.graph.input]
     assert names[:5] == ["index", "mask", "pair_0", "pair_1", "named_scale"]
 
@@ -267,7 +268,8 @@ def test_a_refused_export_leaves_files_unchanged(tmp_path: Path) -> None:
         export(bad, args, path, exporter="torchscript")
     assert path.read_text() == "an older model"
     assert list(tmp_path.iterdir()) == [path]
-    export(bad, args, path, exporter="torchscript", skip_checks="all")
+    with pytest.warns(ExportCheckWarning, match="not checked whether one should"):
+        export(bad, args, path, exporter="torchscript", skip_checks="all")
     assert onnx.load(path).graph.node
 
 

@@ -15,7 +15,14 @@ import torch
 
 from myops._names import choose
 from myops.onnx.exporting.inputs import Inputs, Slot
-from myops.onnx.guards import _difference, frozen_input, lost_node, numbers, opset
+from myops.onnx.guards import (
+    _difference,
+    frozen_input,
+    lost_node,
+    numbers,
+    opset,
+    unused_inputs,
+)
 from myops.onnx.guards._calls import CallRecorder, Reads
 from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning, said
 from myops.onnx.guards._exported import Exported, runnable, unchanged
@@ -55,6 +62,7 @@ def run(exported: Exported, checks: Sequence[str]) -> None:
     with _difference.of_narrowest(exported.calls.floats):
         for name in checks:
             CHECKS[name](exported)
+    unused_inputs.warn(exported, checks)
 
 
 def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:

@@ -50,6 +50,7 @@ class Exported:
     multiples: The number of which a length is a multiple, where stated.
     dynamic: The axes that should be dynamic, by name of the input.
     recorded: The assumptions of the exporter about lengths.
+    doubtful: Inputs of which a warning says that they have no influence in the file.
     uncompared: Why the file could not be compared with PyTorch at all; empty where it was.
     """
 
@@ -72,6 +73,7 @@ class Exported:
     calls: CallRecorder = field(default_factory=CallRecorder)
     excused: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
+    doubtful: set[str] = field(default_factory=set)
     uncompared: str = ""
     _session: Any = None
     _cannot: Exception | None = None

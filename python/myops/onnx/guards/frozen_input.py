@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from myops.onnx.exporting.inputs import Slot
-from myops.onnx.graph import scopes
-from myops.onnx.guards import _advice, _op_rules, frozen_length
+from myops.onnx.guards import _advice, _op_rules, frozen_length, unused_inputs
 from myops.onnx.guards._changes import other_values
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
@@ -79,24 +78,15 @@ def _check_runs(exported: Exported, slot: Slot, base: list[Any] | None) -> None:
 def _check_graph(exported: Exported, slot: Slot, follows: bool = False) -> None:
     """Without runs: if PyTorch's result depends on an input, a path must lead from it to an
     output."""
-    if slot.name in exported.graph_inputs and _leads_to_output(exported, slot.name):
+    if slot.name in exported.graph_inputs and unused_inputs.leads_to_output(exported, slot.name):
         return
     if follows:
         raise ExportCheckError(NAME, _missing(exported, slot, None))
+    exported.doubtful.add(slot.name)
     exported.warn(
         f"{NAME}: {slot.name!r} has no influence in the exported model, and the model was not run "
         "to see whether it should have any."
     )
-
-
-def _leads_to_output(exported: Exported, name: str) -> bool:
-    graph = exported.final.graph
-    reached = {name}
-    for node in graph.node:
-        inner = scopes.all_nodes([node])
-        if any(reached.intersection(item.input) for item in inner):
-            reached.update(node.output)
-    return any(item.name in reached for item in graph.output)
 
 
 def _missing(exported: Exported, slot: Slot, changes: Changes | None) -> str:
