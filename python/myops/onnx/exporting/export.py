@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from myops.onnx.symbolics import (
     adaptive_pooling,
     arctangent,
     cosine,
+    cross_entropy,
     distances,
     error_function,
     floor_division,
@@ -40,6 +42,11 @@ from myops.onnx.symbolics import (
 )
 
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
+_TRANSLATIONS = (
+    adaptive_pooling, arctangent, cosine, cross_entropy, distances, error_function,
+    floor_division, log_sigmoid, logarithms, products, scatter_reduce, sorting,
+    transposed_convolution, unflatten,
+)  # fmt: skip
 
 
 @checked(
@@ -221,26 +228,14 @@ def export(
     # With gradients, some functions of torch consist of other operators.
     with exporters.evaluating(model), torch.no_grad():
         _build_in_flags(model, inputs)
-        with (
-            torchvision.registered(register_torchvision),
-            interpolate.registered(register_interpolate),
-            adaptive_pooling.registered(),
-            arctangent.registered(),
-            cosine.registered(),
-            distances.registered(),
-            error_function.registered(),
-            floor_division.registered(),
-            log_sigmoid.registered(),
-            logarithms.registered(),
-            products.registered(),
-            scatter_reduce.registered(),
-            sorting.registered(),
-            transposed_convolution.registered(),
-            unflatten.registered(),
-            negative_indices.counted_from_the_end(),
-            repeated_indices.added(),
-            older_exporter.completed(),
-        ):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torchvision.registered(register_torchvision))
+            stack.enter_context(interpolate.registered(register_interpolate))
+            for translations in _TRANSLATIONS:
+                stack.enter_context(translations.registered())
+            stack.enter_context(negative_indices.counted_from_the_end())
+            stack.enter_context(repeated_indices.added())
+            stack.enter_context(older_exporter.completed())
             if exporter == "auto":
                 proto = with_any_exporter(task)
             else:
