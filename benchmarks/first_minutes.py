@@ -1,11 +1,11 @@
-"""What a new user waits for: imports, and the size and installation of the wheel.
+"""What a new user waits for: imports, first calls, and the size and installation of the wheel.
 
-    python benchmarks/first_minutes.py                         imports
+    python benchmarks/first_minutes.py                         imports and first calls
     python benchmarks/first_minutes.py --wheel dist/*.whl      also the wheel
 
-Each import runs in interpreters of its own, in turns; what an import needs besides ours is imported
-before the clock starts. All times are those of the processor: an import uses one core and, with
-files in memory, waits for nothing. The exit status is 1 where a goal is missed.
+Each import or call runs in interpreters of its own, in turns; what it needs besides ours is
+imported before the clock starts. All times are those of the processor: an import uses one core and,
+with files in memory, waits for nothing. The exit status is 1 where a goal is missed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ print((time.process_time() - start) * 1e3)
 
 
 @dataclass(frozen=True)
-class Import:
-    """One import: what is imported before, what is measured, and the goal in milliseconds."""
+class FirstUse:
+    """An import or a call: what is run before, what is measured, and the goal in milliseconds."""
 
     title: str
     before: str
@@ -39,26 +39,31 @@ class Import:
     goal: float | None = None
 
 
-IMPORTS = (
-    Import("import myops, torch there", "import torch", "import myops", 50),
-    Import("import myops, numpy there", "import numpy", "import myops", 50),
-    Import("import myops.ort, onnxruntime there", "import onnxruntime", "import myops.ort", 150),
-    Import("import numpy, to compare", "pass", "import numpy"),
-    Import("import onnxruntime, to compare", "pass", "import onnxruntime"),
-    Import("import torch, to compare", "pass", "import torch"),
+IMAGE = "import torch, myops; x = torch.ones(1, 1, 8, 8); offset = torch.zeros(1, 2, 8, 8)"
+
+FIRST_USES = (
+    FirstUse("import myops, torch there", "import torch", "import myops", 50),
+    FirstUse("import myops, numpy there", "import numpy", "import myops", 50),
+    FirstUse("import myops.ort, onnxruntime there", "import onnxruntime", "import myops.ort", 150),
+    FirstUse("first my_add", IMAGE, "myops.my_add(x, x)", 400),
+    FirstUse("first interpolate", IMAGE, "myops.interpolate(x, size=(16, 16))", 400),
+    FirstUse("first deform_conv2d", IMAGE, "myops.deform_conv2d(x, offset, x[..., :1, :1])", 400),
+    FirstUse("import numpy, to compare", "pass", "import numpy"),
+    FirstUse("import onnxruntime, to compare", "pass", "import onnxruntime"),
+    FirstUse("import torch, to compare", "pass", "import torch"),
 )  # fmt: skip
 
 
-def milliseconds(case: Import) -> float:
-    """Processor time of the import in a new interpreter."""
+def milliseconds(case: FirstUse) -> float:
+    """Processor time of it in a new interpreter."""
     code = _CODE.format(before=case.before, measured=case.measured)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 
 def measure(repeats: int) -> list[float]:
-    """The median of each import. One round before is not counted: it fills the file cache."""
-    rounds = [[milliseconds(case) for case in IMPORTS] for _ in range(repeats + 1)]
+    """The median of each. One round before is not counted: it fills the file cache."""
+    rounds = [[milliseconds(case) for case in FIRST_USES] for _ in range(repeats + 1)]
     return [statistics.median(column) for column in zip(*rounds[1:], strict=True)]
 
 
@@ -86,7 +91,7 @@ def main() -> int:
     arguments = parser.parse_args()
     print("| what | measured | goal |\n|---|---|---|")
     missed = 0
-    for case, median in zip(IMPORTS, measure(arguments.repeats), strict=True):
+    for case, median in zip(FIRST_USES, measure(arguments.repeats), strict=True):
         goal = "" if case.goal is None else f"below {case.goal:g} ms"
         missed += case.goal is not None and median >= case.goal
         print(f"| {case.title} | {median:.0f} ms | {goal} |")

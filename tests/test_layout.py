@@ -137,6 +137,20 @@ def test_an_import_loads_few_modules(before: str, imported: str, most: int) -> N
     assert len(done.stdout.split()) <= most, done.stdout
 
 
+def test_first_calls_do_not_load_compilers() -> None:
+    """sympy and torch's compiler take seconds, and only symbolic lengths need them."""
+    code = (
+        "import sys, torch, myops\n"
+        "x = torch.ones(1, 1, 4, 4, requires_grad=True)\n"
+        "y = myops.deform_conv2d(x, torch.zeros(1, 2, 4, 4), torch.ones(1, 1, 1, 1))\n"
+        "y = myops.resize(myops.interpolate(y, size=(8, 8)), [1.0, 1.0, 0.5, 0.5])\n"
+        "myops.my_add(y, torch.ones(1, 4)).sum().backward()\n"
+        "print(x.grad.sum().item(), sorted({'sympy', 'torch._dynamo'} & sys.modules.keys()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "32.0 []", done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("switch", ["", "0"])
 def test_import_hook_is_installed_and_removed(switch: str) -> None:
     """One finder, until torch's exporter is imported; none with MYOPS_IMPORT_HOOK=0."""

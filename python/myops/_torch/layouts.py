@@ -7,9 +7,18 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def guard_or_false(condition: Any) -> bool:
+    """torch's function of this name. Its module imports sympy, which takes a second; a first call
+    in eager mode, where no length is symbolic, needs none of it."""
+    if isinstance(condition, bool):
+        return condition
+    from torch.fx.experimental import symbolic_shapes
+
+    return symbolic_shapes.guard_or_false(condition)
 
 
 def row_major(rank: int) -> Sequence[int]:

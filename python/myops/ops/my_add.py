@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from onnx import TensorProto, helper
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from myops._torch.call import TorchOp
 from myops._torch.define import define
+from myops._torch.layouts import guard_or_false
 
 __all__ = ["my_add"]
 
