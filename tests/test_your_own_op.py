@@ -107,7 +107,7 @@ def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_tests_of_the_package_pass(python: Path, package: Path) -> None:
     text = fork(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
-    assert re.search(r"^23 passed\b", text, re.MULTILINE), text
+    assert re.search(r"^24 passed\b", text, re.MULTILINE), text
     assert "skipped" not in text
 
 
@@ -223,7 +223,7 @@ def test_tests_of_the_package_pass_on_a_prototype(tmp_path: Path) -> None:
     environment = {**outside(), "PYTHONPATH": os.pathsep.join(paths)}
     words = ("test_soft_clip.py", "-q", "-rs", "-p", "no:cacheprovider", "-k", "not test_export")
     text = warm.run("-m", "pytest", *words, cwd=folder / "tests", env=environment).stdout
-    assert re.search(r"\n19 passed, 1 skipped, 2 deselected", text), text
+    assert re.search(r"\n20 passed, 1 skipped, 2 deselected", text), text
     assert "does not apply to a prototype: a Python function is told" in text
 
 

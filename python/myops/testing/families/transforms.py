@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -56,7 +57,8 @@ def _batches(trial: Trial) -> None:
             axis = "first" if first else "last"
             where = f"{label} on the {axis} axis"
             _batch(trial, where, singles, batched, first, partial(_results, trial), expected)
-        asked = set(trial.differentiable()) if trial.settings.gradients else set()
+        floats = any(map(variations.is_float, _results(trial, trial.case)))
+        asked = set(trial.differentiable()) if trial.settings.gradients and floats else set()
         leaves = [place for place in batched if place in asked]
         if leaves:
             derive = partial(_gradients, trial, leaves)
@@ -151,7 +153,9 @@ def _forward_mode(trial: Trial) -> None:
             for place, leaf in zip(places, leaves, strict=True)
         )
         try:
-            moved = torch.func.jvp(floats, leaves, tangents)[1]
+            with warnings.catch_warnings():  # torch's own rules use its deprecated torch.jit.script
+                warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
+                moved = torch.func.jvp(floats, leaves, tangents)[1]
         except NotImplementedError as error:
             if _NO_FORWARD_MODE not in str(error):
                 raise
