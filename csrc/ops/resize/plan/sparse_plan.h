@@ -15,16 +15,15 @@ namespace myops::resize::MYOPS_ISA {
 // axis, are made in place as fast.)
 template <class Weight>
 bool is_sparse(const Plan<Weight>& plan, const Settings& settings, bool planes) {
-  const bool in_place =
-      plan.levels.size() == 1 &&
-      (plan.rows() == 1 || !GatherTable<Weight>::within_rows(plan.levels.back().in_volume));
+  const bool slabs = !GatherTable<Weight>::within_rows(plan.levels.back().in_volume);
+  const bool in_place = plan.levels.size() == 1 && (plan.rows() == 1 || slabs);
   if (settings.mode != Mode::Linear || in_place) return false;
   double part = 1;  // of the result
   for (const Level<Weight>& level : plan.levels) {
     const TapTable<Weight>& taps = level.taps;
     part *= static_cast<double>(taps.filled.size()) / static_cast<double>(taps.output);
   }
-  return part > 0 && part <= (planes ? 0.25 : 0.1) && kernel_enabled("resize.sparse");
+  return part > 0 && part <= (planes || slabs ? 0.25 : 0.1) && kernel_enabled("resize.sparse");
 }
 
 // Removes the elements without taps from the plan of a gradient, and returns that of the places: a
