@@ -12,7 +12,17 @@ import pytest
 import torch
 
 import myops
-from myops.testing import FAMILIES, Case, CheckError, bits, check_op, checks, runtimes, variations
+from myops.testing import (
+    FAMILIES,
+    Case,
+    CheckError,
+    bits,
+    casts,
+    check_op,
+    checks,
+    runtimes,
+    variations,
+)
 from myops.testing.op_under_test import op_under_test
 
 A, B = torch.randn(3, 4), torch.randn(4)
@@ -185,9 +195,9 @@ def test_variations_keep_the_values() -> None:
     longer = variations.LinkedAxes(((0, 1),), 3, "").at(Case((x,)), 7).tensors[0]
     assert torch.equal(longer[:, :3], x)
     assert not torch.equal(longer[:, 3:6], x)  # or a kernel could read an element twice unnoticed
-    whole = variations.cast(x, torch.int64)
+    whole = casts.cast(x, torch.int64)
     assert whole.abs().max() > 2**32  # more than a float32 holds
-    assert variations.cast(x, torch.uint8).max() > 30
+    assert casts.cast(x, torch.uint8).max() > 30
 
 
 def test_comparisons_see_every_kind_of_difference() -> None:

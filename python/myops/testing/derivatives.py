@@ -8,8 +8,8 @@ import torch
 
 from myops.testing.bits import given_of
 from myops.testing.cases import Case
+from myops.testing.casts import is_float
 from myops.testing.op_under_test import OpUnderTest
-from myops.testing.variations import is_float
 
 
 def leaves_of(case: Case, places: list[int]) -> tuple[Case, list[torch.Tensor]]:

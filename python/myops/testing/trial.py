@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import TOLERANCE, arrays_of, different_bits, too_far
 from myops.testing.calls import CallOutcome, OpCall, TorchRun, run_torch
 from myops.testing.cases import Case
@@ -74,7 +74,7 @@ class Trial:
         return {
             place: info.declared(number).name
             for place, (tensor, number) in enumerate(zip(case.tensors, numbers, strict=True))
-            if variations.is_float(tensor)
+            if casts.is_float(tensor)
             and tensor.element_size() > 1
             and number is not None
             and not info.declared(number).values
@@ -194,7 +194,7 @@ def reference_outputs(reference: Callable[..., Any], case: Case) -> list[Any]:
     """The reference's outputs; it gets floats as float64 or complex128."""
 
     def wide(item: Any) -> Any:
-        if not isinstance(item, torch.Tensor) or not variations.is_float(item):
+        if not isinstance(item, torch.Tensor) or not casts.is_float(item):
             return item
         wide = torch.complex128 if item.is_complex() else torch.float64
         return item.detach().contiguous().to(wide)

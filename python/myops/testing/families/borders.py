@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import arrays_of, different_bits
 from myops.testing.cases import Case
 from myops.testing.op_under_test import DispatcherCalls
@@ -46,7 +46,7 @@ def inside(trial: Trial) -> bool:
 def _varied(trial: Trial) -> Iterator[tuple[str, Case]]:
     """The case first: finding the axes that may change takes calls, too."""
     yield "", trial.case
-    for parameter, name, case in variations.dtypes(trial.tested, trial.case):
+    for parameter, name, case in casts.dtypes(trial.tested, trial.case):
         yield f"{parameter} = {name}", case
     yield from variations.lengths(trial.case, trial.axes)
 

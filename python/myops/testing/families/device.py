@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import (
     different_bits,
     given_of,
@@ -80,9 +80,9 @@ def _derived(trial: Trial) -> Iterator[tuple[str, Case]]:
     if trial.axes:
         yield "made large", variations.enlarged(trial.tested, case, trial.axes)
     yield from variations.layouts(case)
-    for parameter, dtype, other in variations.dtypes(trial.tested, case):
+    for parameter, dtype, other in casts.dtypes(trial.tested, case):
         yield f"{parameter} = {dtype}", other
-    for kind, label, other in variations.specials(case):
+    for kind, label, other in casts.specials(case):
         yield f"{kind} {label}", other
 
 

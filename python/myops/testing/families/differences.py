@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from myops.testing import variations
+from myops.testing import casts
 from myops.testing.bits import given_of
 from myops.testing.calls import refusal
 from myops.testing.cases import Case
@@ -35,7 +35,7 @@ def confirm(trial: Trial, label: str, case: Case, places: list[int]) -> None:
     varied, leaves = leaves_of(case, places)
     outputs = _floats(function(*varied.args, **varied.kwargs))
     differentiable = [item for item in outputs if item.requires_grad]
-    numbers = [item for item in case.tensors if variations.is_float(item)]
+    numbers = [item for item in case.tensors if casts.is_float(item)]
     if not differentiable or not all(_is_wide(item) for item in [*numbers, *outputs]):
         return
     generator = torch.Generator().manual_seed(0)
@@ -89,7 +89,7 @@ def _slope(
 
 
 def _floats(result: object) -> list[torch.Tensor]:
-    return [item for item in given_of(result) if variations.is_float(item)]
+    return [item for item in given_of(result) if casts.is_float(item)]
 
 
 def _is_wide(tensor: torch.Tensor) -> bool:

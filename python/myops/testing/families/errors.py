@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.calls import CallOutcome
 from myops.testing.cases import Case
 from myops.testing.families.shapes import run_fake
@@ -123,7 +123,7 @@ def _wrong_calls(trial: Trial) -> Iterator[tuple[str, Case]]:
             yield f"axis {axis} of {labels[place]} one longer", longer
         other = _other_dtype(tensor)
         if other is not None:
-            changed = variations.cast(tensor, other)
+            changed = casts.cast(tensor, other)
             yield f"{labels[place]} of dtype {str(other)[6:]}", case.changed(place, changed)
     yield from _wrong_settings(case)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import CallOutcome, refusal
 from myops.testing.cases import Case
@@ -58,7 +58,7 @@ def _lengths_of(case: Case) -> list[torch.Size]:
 
 def _derived(trial: Trial) -> Iterator[tuple[str, str, Case]]:
     """(label, dtype, case) in every real float dtype, at the lengths of the case and others."""
-    for _, dtype, case in variations.dtypes(trial.tested, trial.case):
+    for _, dtype, case in casts.dtypes(trial.tested, trial.case):
         if getattr(torch, dtype).is_floating_point:
             yield f"in {dtype}", dtype, case
             for axes in trial.axes:
@@ -83,7 +83,7 @@ def _has_float_output(trial: Trial, case: Case) -> bool:
     if not variations.accepts(trial.tested.function, case):
         return False  # refusals are compared in "errors" and "lengths"
     outputs = given_of(trial.tested.function(*case.args, **case.kwargs))
-    return any(map(variations.is_float, outputs))
+    return any(map(casts.is_float, outputs))
 
 
 def _repeated(trial: Trial, label: str, case: Case, places: list[int]) -> list[torch.Tensor]:
@@ -105,7 +105,7 @@ def _compare(
 ) -> None:
     """Compares with the derivatives of the same numbers in float64, where the results agree too:
     elsewhere rounding chose another branch, such as a neighbour of nearest interpolation."""
-    wide = variations.in_dtype(trial.tested, case, places, torch.float64)
+    wide = casts.in_dtype(trial.tested, case, places, torch.float64)
     if not variations.accepts(trial.tested.function, wide):
         return
     tolerance = trial.tolerance(dtype)

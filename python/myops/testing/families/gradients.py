@@ -16,7 +16,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import given_of
 from myops.testing.calls import refusal
 from myops.testing.cases import Case
@@ -55,7 +55,7 @@ def gradients(trial: Trial) -> None:
         _none_promised(trial, trial.case, places)
         return
     for dtype in _STEPS:
-        case = variations.in_dtype(tested, trial.case, places, dtype)
+        case = casts.in_dtype(tested, trial.case, places, dtype)
         if variations.accepts(tested.function, case):
             break
     else:
@@ -221,7 +221,7 @@ def backward_calls(trial: Trial, case: Case) -> list[Seen]:
     tested, places = trial.tested, trial.differentiable(case)
     outputs = pytree.tree_leaves(tested.function(*case.args, **case.kwargs))
     made = [item for item in outputs if isinstance(item, torch.Tensor)]
-    if not places or not any(map(variations.is_float, made)):
+    if not places or not any(map(casts.is_float, made)):
         return []
     with DispatcherCalls() as seen:
         derive(tested, case, places, trial.settings.gradients)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from myops.testing import variations
+from myops.testing import casts
 from myops.testing.bits import TOLERANCE, is_float
 from myops.testing.cases import Case
 from myops.testing.trial import Trial, reference_outputs
@@ -23,7 +23,7 @@ _CAUSE = (
 def compare(trial: Trial) -> None:
     """Compares torch with the reference."""
     reference = trial.settings.reference
-    for label, case in variations.all_bits(trial.tested, trial.case):
+    for label, case in casts.all_bits(trial.tested, trial.case):
         run = trial.agree(label, case)
         if run.result.refused or reference is None:
             continue

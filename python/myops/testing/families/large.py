@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import TOLERANCE, is_float, parts, widened
 from myops.testing.cases import Case
 from myops.testing.trial import Trial, reference_outputs
@@ -107,7 +107,7 @@ def _moved(trial: Trial, case: Case, seed: int) -> Case:
     tensors = case.tensors
     fixed = variations.value_places(trial.tested, trial.case)
     for place, tensor in enumerate(tensors):
-        if variations.is_float(tensor) and place not in fixed:
+        if casts.is_float(tensor) and place not in fixed:
             wide = torch.complex128 if tensor.is_complex() else torch.float64
             errors = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
             eps = torch.finfo(tensor.dtype).eps

@@ -9,7 +9,7 @@ import torch
 from torch.fx.experimental import _config as symbolic_settings
 from torch.utils import _pytree as pytree
 
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import CallOutcome, refusal
 from myops.testing.cases import Case, copy_of, separate
@@ -97,7 +97,7 @@ def _aot_dispatch(trial: Trial, seen: Seen, args: tuple[Any, ...]) -> None:
         args = pytree.tree_map_only(torch.Tensor, torch.clone, args)
         outputs = pytree.tree_leaves(seen.overload(*args, **kwargs))
         tensors = [item for item in outputs if isinstance(item, torch.Tensor)]
-        return sorted(tensors, key=lambda item: not variations.is_float(item))
+        return sorted(tensors, key=lambda item: not casts.is_float(item))
 
     trial.tally.ran += 1
     try:
@@ -109,7 +109,7 @@ def _aot_dispatch(trial: Trial, seen: Seen, args: tuple[Any, ...]) -> None:
 
 def _integers_come_first(outputs: Any) -> bool:
     tensors = [item for item in pytree.tree_leaves(outputs) if isinstance(item, torch.Tensor)]
-    floats = [variations.is_float(item) for item in tensors]
+    floats = [casts.is_float(item) for item in tensors]
     return any(floats) and not floats[0]
 
 
@@ -235,12 +235,12 @@ def compare_gradients(
 ) -> None:
     """Compares gradients of the sum of the results, within torch's tolerances."""
     made = [item for item in pytree.tree_leaves(result) if isinstance(item, torch.Tensor)]
-    if not leaves or not any(map(variations.is_float, made)):
+    if not leaves or not any(map(casts.is_float, made)):
         return
     grads = []
     for output, given in ((result, leaves), (expected, expected_leaves)):
         loss = torch.stack(
-            [real_sum(item).double() for item in given_of(output) if variations.is_float(item)]
+            [real_sum(item).double() for item in given_of(output) if casts.is_float(item)]
         ).sum()
         try:
             found = torch.autograd.grad(loss, given, allow_unused=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import CallOutcome, OpCall, refusal
 from myops.testing.cases import Case, copy_of
@@ -60,7 +60,7 @@ def _others(trial: Trial) -> list[Any]:
     """Calls with other numbers and, if the op allows them, other lengths."""
     case = trial.case
     changed = [
-        variations.scaled(t, 0.75) if variations.is_float(t) else t.flip(0) if t.dim() else t
+        casts.scaled(t, 0.75) if casts.is_float(t) else t.flip(0) if t.dim() else t
         for t in case.tensors
     ]
     other = case.having(changed)
@@ -124,7 +124,7 @@ def _own_memory(trial: Trial) -> None:
     _returns_no_input(trial, "", given, results)
     # A shortcut, such as that of a sum over one element, shows in other calls only.
     varied = [(f"{axes.label} = 1", axes.at(trial.case, 1)) for axes in trial.axes]
-    varied += [(f"{p} = {n}", c) for p, n, c in variations.dtypes(trial.tested, trial.case)]
+    varied += [(f"{p} = {n}", c) for p, n, c in casts.dtypes(trial.tested, trial.case)]
     for label, case in varied:
         if variations.accepts(trial.tested.function, case):
             _returns_no_input(trial, label, case, trial.tested.function(*case.args, **case.kwargs))

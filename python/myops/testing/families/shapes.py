@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from myops import _shape_rule
 from myops._op_parts import DecidedLength
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import given_of
 from myops.testing.calls import OpCall, refusal
 from myops.testing.cases import Case
@@ -83,7 +83,7 @@ def shapes(trial: Trial) -> None:
     lengths."""
     trial.call()
     varied = [("", trial.case), *variations.layouts(trial.case)]
-    varied += [(f"{p} = {n}", case) for p, n, case in variations.dtypes(trial.tested, trial.case)]
+    varied += [(f"{p} = {n}", case) for p, n, case in casts.dtypes(trial.tested, trial.case)]
     varied += list(variations.lengths(trial.case, trial.axes))
     known: dict[Any, Any] = {}
     for label, case in varied:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from myops import _numpy_call
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.calls import CallOutcome, OpCall, call_arrays, refusal, run_torch
 from myops.testing.cases import Case
 from myops.testing.families.gradients import backward_calls
@@ -143,5 +143,5 @@ def sessions(trial: Trial) -> None:
 
 def _other_numbers(trial: Trial) -> list[Case]:
     case = trial.case
-    other = case.having([variations.scaled(t, 0.75) for t in case.tensors])
+    other = case.having([casts.scaled(t, 0.75) for t in case.tensors])
     return [other] if variations.accepts(trial.tested.function, other) else []

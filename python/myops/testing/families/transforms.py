@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import arrays_of, given_of, too_far
 from myops.testing.calls import refusal
 from myops.testing.cases import Case
@@ -57,7 +57,7 @@ def _batches(trial: Trial) -> None:
             axis = "first" if first else "last"
             where = f"{label} on the {axis} axis"
             _batch(trial, where, singles, batched, first, partial(_results, trial), expected)
-        floats = any(map(variations.is_float, _results(trial, trial.case)))
+        floats = any(map(casts.is_float, _results(trial, trial.case)))
         asked = set(trial.differentiable()) if trial.settings.gradients and floats else set()
         leaves = [place for place in batched if place in asked]
         if leaves:
@@ -107,7 +107,7 @@ def _results(trial: Trial, case: Case) -> list[torch.Tensor]:
 def _scaled(case: Case, places: list[int], factor: float) -> Case:
     tensors = case.tensors
     for place in places:
-        tensors[place] = variations.scaled(tensors[place], factor)
+        tensors[place] = casts.scaled(tensors[place], factor)
     return case.having(tensors)
 
 
@@ -134,7 +134,7 @@ def _forward_mode(trial: Trial) -> None:
     """Compares the tangents of forward mode with the gradients of reverse mode."""
     places = trial.differentiable()
     case = trial.case
-    wide = variations.in_dtype(trial.tested, case, places, torch.float64) if places else case
+    wide = casts.in_dtype(trial.tested, case, places, torch.float64) if places else case
     if variations.accepts(trial.tested.function, wide):
         case = wide
     generator = torch.Generator().manual_seed(0)
@@ -143,7 +143,7 @@ def _forward_mode(trial: Trial) -> None:
         tensors = case.tensors
         for place, leaf in zip(places, leaves, strict=True):
             tensors[place] = leaf
-        return tuple(filter(variations.is_float, _results(trial, case.having(tensors))))
+        return tuple(filter(casts.is_float, _results(trial, case.having(tensors))))
 
     for chosen in [[place] for place in places] + ([places] if len(places) > 1 else []):
         label = f"the tangent of {' and '.join(case.labels()[place] for place in chosen)}"

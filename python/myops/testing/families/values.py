@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from myops.onnx.bodies import MissingBodyWarning
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import BODY_TOLERANCE, is_float, too_far, widened
 from myops.testing.calls import TorchRun, refusal
 from myops.testing.families import borders, integers, large
@@ -46,7 +46,7 @@ def dtypes(trial: Trial) -> None:
     info = trial.tested.info
     autocast(trial)
     integers.compare(trial)
-    for parameter, name, case in variations.dtypes(trial.tested, trial.case):
+    for parameter, name, case in casts.dtypes(trial.tested, trial.case):
         label = f"{parameter} = {name}"
         run = trial.agree(label, case)
         trial.check_reference(label, case, run)
@@ -69,7 +69,7 @@ def dtypes(trial: Trial) -> None:
 
 def specials(trial: Trial) -> None:
     """The same with NaN, Inf, the largest and the smallest numbers."""
-    for kind, label, case in variations.specials(trial.case):
+    for kind, label, case in casts.specials(trial.case):
         run = trial.agree(label, case)
         if run.result.refused or trial.settings.reference is None:
             continue
@@ -109,7 +109,7 @@ def bodies(trial: Trial) -> None:
     trial.call()
     cases = [("", trial.case, OPSET)]
     cases += [(f"opset {opset}", trial.case, opset) for opset in _OLDER_OPSETS]
-    cases += [(f"{p} = {n}", c, OPSET) for p, n, c in variations.dtypes(trial.tested, trial.case)]
+    cases += [(f"{p} = {n}", c, OPSET) for p, n, c in casts.dtypes(trial.tested, trial.case)]
     may_refuse = {label for label, _, _ in cases[1:]}
     cases += [
         (label, case, OPSET)

@@ -16,7 +16,7 @@ import torch
 
 from myops import _libraries, _numpy_call
 from myops._description import OpInfo
-from myops.testing import variations
+from myops.testing import casts, variations
 from myops.testing.bits import arrays_of, given_of, to_numpy, to_torch, too_far
 from myops.testing.calls import CallOutcome, refusal
 from myops.testing.cases import Case
@@ -104,7 +104,7 @@ def _axes(trial: Trial) -> list[variations.LinkedAxes]:
 
 
 def _dtypes(trial: Trial) -> list[tuple[str, str, Case]]:
-    return list(variations.dtypes(trial.tested, trial.case.copied()))
+    return list(casts.dtypes(trial.tested, trial.case.copied()))
 
 
 def _without_writes(trial: Trial, case: Case) -> CallOutcome:
