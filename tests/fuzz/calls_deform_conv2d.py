@@ -48,8 +48,12 @@ def draw(seed: int) -> Options:
     d = Draw(seed)
     # Elements of the column matrix, and products. Most calls are quick.
     budget = 1 << d.choice((12, 13, 14, 14, 14, 15, 15, 15, 16, 16, 16, 17, 18, d.choice((18, 20))))
+    # An image beyond a window's memory, read anywhere: cells are copied one by one, or the image.
+    wide = d.chance(12)
     while True:
         fields = d.choice(MANY if d.chance(12) else GROUPS)
+        if wide:
+            budget, fields = 1 << d.choice((16, 17, 18, 19)), d.choice((1, 1, 2, 3))
         kind = d.choice(
             ("dense", "dense", "grouped", "grouped", "depthwise", "depthwise", "copies")
         )
@@ -74,6 +78,8 @@ def draw(seed: int) -> Options:
             continue
         if pixels * outputs * (channels // group) > 40 * budget:
             continue
+        if wide and pixels * channels < budget // 4:
+            continue
         break
     # Pictures that are large beside what is read of them need windows for parts of the taps.
     stride = [d.choice((1, 1, 1, 2, 3)) for _ in range(2)]
@@ -83,6 +89,8 @@ def draw(seed: int) -> Options:
         extents = [(out[i] - 1) * far + kernel[i] * dilation[i] for i in range(2)]
         if max(batch, 1) * channels * math.prod(extents) < 1 << 20:
             stride = [far, far]
+    if wide:  # 1 to 9 pixels for each entry of a tap
+        stride = [max(1, round(math.sqrt(taps) * d.choice((1, 1.5, 2, 3)))) for _ in range(2)]
     pads, size = [0] * 4, [0, 0]
     for axis in (0, 1):
         extent = (kernel[axis] - 1) * dilation[axis] + 1
@@ -104,7 +112,8 @@ def draw(seed: int) -> Options:
         "kernel": list(kernel), "stride": stride, "dilation": dilation, "pads": pads,
         "size": size, "out": list(out), "group": group, "offset_group": fields,
         "bias": "bias" in present, "version": version, "order": order,
-        "positions": d.choice(("sixteenths", "sixteenths", "normal", "far", "not finite")),
+        "positions": "anywhere" if wide else d.choice(
+            ("sixteenths", "sixteenths", "normal", "far", "not finite")),
         "layouts": {name: d.choice(("contiguous", d.layout())) for name in NAMES},
         "wants": wants,
         "grad_layout": d.layout(), "grad_wants": bool(d.chance(2)),
@@ -176,6 +185,8 @@ def moves(o: Options, data: Data, shape: list[int]) -> Tensor:
     if o["positions"] == "far":
         far = torch.rand(shape, generator=data.source) < 0.2
         values = torch.where(far, values * 64, values)
+    if o["positions"] == "anywhere":
+        values = (values * max(o["size"]) / 4).round() + 0.375
     if o["positions"] == "not finite":
         for number in (math.nan, math.inf, -math.inf):
             some = torch.rand(shape, generator=data.source) < 0.05
@@ -215,8 +226,8 @@ def run(o: Options, tensors: dict[str, Tensor | None], grad: Tensor | None,
     return results
 
 
-def limits(o: Options, name: str) -> float:
-    """The allowed error of sums of numbers of about 1: rounding of sums and of positions."""
+def terms_of(o: Options, name: str) -> int:
+    """The number of products that an element of a result adds."""
     taps, area = math.prod(o["kernel"]), o["batch"] * math.prod(o["out"])
     depth, outputs = o["channels"] // o["group"], o["outputs"] // o["group"]
     field = o["channels"] // o["offset_group"]
@@ -225,16 +236,18 @@ def limits(o: Options, name: str) -> float:
     terms = sums[name.split()[-1]]
     if name.startswith("second"):
         terms = 4 * (terms + depth * taps)
+    return terms
+
+
+def limits(o: Options, name: str) -> float:
+    """The allowed error of sums of numbers of about 1: rounding of sums and of positions."""
+    terms = terms_of(o, name)
     summed = 0.0
     if name == "second gradient of grad" and "bias" in o["arrives"]:  # torch adds one to the other
         summed = 16 * torch.finfo(FLOATS[o["dtype"]]).eps * math.sqrt(terms + 16)
     if name == "y" and o["dtype"] == "bfloat16" and PAIRS:  # samples are rounded to bfloat16
         summed = 4 * 2.0**-8 * math.sqrt(terms + 16)
     rounded = 64 + 8 * max(o["size"]) * (o["positions"] == "normal")
-    if o["dtype"] == "float64" and o["grad_layout"] == "expanded":
-        # The reference, which sums in float64 too, adds equal numbers: its partial sums, which are
-        # rounded, grow with their count, not with its root.
-        rounded *= max(1.0, math.sqrt(terms) / 16)
     return summed + accumulates(FLOATS[o["dtype"]]) * rounded * math.sqrt(terms + 16) * 2
 
 
@@ -260,8 +273,10 @@ def check(o: Options) -> None:
     torch.set_num_threads(1)
     wide = {name: None if t is None else exact(t) for name, t in tensors.items()}
     wanted = run(o, wide, exact(grad), {n: exact(t) for n, t in arriving.items()}, theirs)
+    layouts = [o["grad_layout"], o["arriving_layout"], *o["layouts"].values()]
     for name, result in wanted.items():
-        compare(name, got[name], result, limits(o, name))
+        equal = terms_of(o, name) if "expanded" in layouts else 0
+        compare(name, got[name], result, limits(o, name), equal)
     if o["again"]:  # other threads, other layouts, other runtimes: the same bits
         torch.set_num_threads(other_threads(o))
         order = {name: None if t is None else t.contiguous() for name, t in tensors.items()}

@@ -130,3 +130,44 @@ def test_an_empty_image(channels: int) -> None:
         assert not result.any()
         (moved,) = torch.autograd.grad(result.sum(), offset)
         assert not moved.any()
+
+
+def spread(tensor: torch.Tensor, layout: str) -> torch.Tensor:
+    """The same numbers with rows or channels that are not contiguous; what lies between is NaN."""
+    if layout == "transposed":
+        return tensor.transpose(2, 3).contiguous().transpose(2, 3)
+    n, c, h, w = tensor.shape
+    wide = torch.full((n, c, h, 3 * w + 1), torch.nan, dtype=tensor.dtype)[..., 1::3]
+    return wide.copy_(tensor)
+
+
+@pytest.mark.parametrize("layout", ["transposed", "gaps"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("groups", [1, 32])
+def test_strided_inputs(groups: int, dtype: str, layout: str) -> None:
+    """Images are read often enough that a task copies them: from any strides."""
+    torch.manual_seed(groups)
+    case = (1, 32, 32, (3, 3), (4, 4), (1, 1), (1, 1), groups, 1, True, False)
+    tensors, attributes = build(case, (60, 300), "float64")
+    tensors[2] = torch.randint(-100, 100, tensors[2].shape) + 0.25
+    tensors = [None if t is None else t.to(getattr(torch, dtype)) for t in tensors]
+
+    def gradients(lay: Any) -> list[torch.Tensor]:
+        leaves = [None if t is None else lay(t).requires_grad_() for t in tensors[:3]]
+        result = call([*leaves, *tensors[3:]], attributes)
+        first = torch.autograd.grad(
+            result, leaves, lay(result.detach().cos()), create_graph=dtype == "float64"
+        )
+        if dtype != "float64":
+            return [result, *first]
+        arriving = [lay(one.detach().cos()) for one in first]
+        return [result, *first, *torch.autograd.grad(first, leaves, arriving)]
+
+    for number, (one, other) in enumerate(
+        zip(
+            gradients(torch.clone),
+            gradients(lambda tensor: spread(tensor.detach(), layout)),
+            strict=True,
+        )
+    ):
+        assert torch.equal(one, other), number

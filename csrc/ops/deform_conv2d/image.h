@@ -129,18 +129,11 @@ class Source {
     const WindowView<const A> view{window_.get(), box.columns() * pixel, pixel};
     const Box inside{std::max<int64_t>(box.top, 0), std::min(box.bottom, height_),
                      std::max<int64_t>(box.left, 0), std::min(box.right, width_)};
-    const bool planes = view_.step[3] == 1 && view_.step[1] != 1;
     clear_border(box, inside, view);
     if (inside.top >= inside.bottom || inside.left >= inside.right) return view;
-    A* to = window_.get() + (inside.top - box.top) * view.row + (inside.left - box.left) * pixel;
-    if (planes) {
-      copy_planes(image, channels, inside, view, to);
-      return view;
-    }
-    for (int64_t y = inside.top; y < inside.bottom; ++y, to += view.row) {
-      copy_pixels(view_.at(image, channels.first, y, inside.left), channels.count(),
-                  inside.columns(), pixel, to);
-    }
+    copy_inside(
+        image, channels, inside, view,
+        window_.get() + (inside.top - box.top) * view.row + (inside.left - box.left) * pixel);
     return view;
   }
 
@@ -156,6 +149,17 @@ class Source {
       std::fill_n(to, (inside.left - box.left) * view.pixel, A{});
       std::fill_n(to + (inside.right - box.left) * view.pixel,
                   (box.right - inside.right) * view.pixel, A{});
+    }
+  }
+
+  void copy_inside(int64_t image, const Range& channels, const Box& inside,
+                   const WindowView<const A>& view, A* to) const {
+    if (view_.step[3] == 1 && view_.step[1] != 1) {
+      return copy_planes(image, channels, inside, view, to);
+    }
+    for (int64_t y = inside.top; y < inside.bottom; ++y, to += view.row) {
+      copy_pixels(view_.at(image, channels.first, y, inside.left), channels.count(),
+                  inside.columns(), view.pixel, to);
     }
   }
 
@@ -233,7 +237,7 @@ class Source {
     held_image_ = image;
     held_channels_ = channels;
     const WindowView<const A> view{held_->get(), width_ * pixel, pixel};
-    copy_planes(image, channels, {0, height_, 0, width_}, view, held_->get());
+    copy_inside(image, channels, {0, height_, 0, width_}, view, held_->get());
   }
   // A pixel that may be next to X.
   MYOPS_INLINE void copy_any(int64_t image, const Range& channels, int64_t y, int64_t x,
