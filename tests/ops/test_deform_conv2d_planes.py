@@ -60,12 +60,11 @@ CASES = {
 
 
 def kernel_of(name: str, dtype: str) -> str:
-    wide = _numpy.instruction_set() == "avx512"
     if GATHERS and dtype != "float64":
         return "planes_product"
-    with_doubles = wide and dtype == "float64"
-    without = ("four", "six") if wide else ()
-    columns = name in ("twelve", *without) and not with_doubles
+    most = {"avx512": 3, "avx2": 5}.get(_numpy.instruction_set(), 6)  # with few outputs
+    channels = {"four": 4, "six": 6, "twelve": 12}.get(name, 0)
+    columns = channels > (6 if dtype == "float64" else most)
     return "columns_product" if columns else "planes_product"
 
 

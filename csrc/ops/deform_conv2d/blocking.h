@@ -149,11 +149,11 @@ struct Blocking {
                          static_cast<double>(conv.out_width) / 4;
     return std::clamp(static_cast<int64_t>(std::min(share, 1e9)), std::min(most, least), most);
   }
-  // Pixels that are sampled at a time into `size` elements, a multiple of the product's rows.
+  // Pixels that are sampled at a time into `size` elements, a multiple of the product's `rows`.
   template <class A>
-  int64_t strip_pixels(int64_t size) const {
+  int64_t strip_pixels(int64_t size, int64_t rows = kBlockRows) const {
     const int64_t most = size / row_of<A>(taps, channels);
-    return std::max(most / kBlockRows * kBlockRows, kBlockRows);
+    return std::max(most / rows * rows, rows);
   }
 };
 

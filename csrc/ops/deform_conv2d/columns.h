@@ -116,16 +116,16 @@ class Columns {
   using A = Accumulate<T>;
   using S = Sample<T>;
 
-  // `size`: elements of a strip.
+  // `size`: elements of a strip, whose pixels are a multiple of `rows`.
   Columns(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
-          const Blocking& blocking, int64_t pixels, int64_t size)
+          const Blocking& blocking, int64_t pixels, int64_t size, int64_t rows = kBlockRows)
       : blocking_(blocking),
         capacity_(window_size<A>(conv, kWindow<A> / inputs.windows())),
         taps_(context, conv, inputs.positions, blocking_.taps, pixels, false),
         X_(context, conv, inputs.X, capacity_),
         direction_(context, conv, inputs.X_direction, capacity_),
         can_read_in_place_(!inputs.changes() && !conv.depthwise() && X_.in_place()),
-        strip_(std::min(blocking_.strip_pixels<A>(size), pixels)),
+        strip_(std::min(blocking_.strip_pixels<A>(size, rows), pixels)),
         size_(row_of<A>(blocking_.taps, blocking_.channels) * strip_ + kPanel<S>),
         buffer_(context, size_) {
     buffer_.zero(size_);

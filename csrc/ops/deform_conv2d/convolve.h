@@ -6,7 +6,9 @@
 
 #include "columns.h"
 #include "depthwise.h"
+#include "few_outputs.h"
 #include "packed_weights.h"
+#include "write_results.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -25,6 +27,7 @@ class Convolution {
         bias_(bias),
         out_(out),
         weights_(conv, terms),
+        few_(few_outputs_pay<A>(conv) && kernel_enabled("deform_conv2d.few_outputs")),
         shared_(static_cast<size_t>(weights_.size()) * sizeof(S) <= kSharedBytes),
         tiling_(conv, Blocking(conv).tile_pixels<A>(conv, weights_.chunks().longest(),
                                                     shared_ ? 256 : 512)),
@@ -64,7 +67,8 @@ class Convolution {
     const Blocking blocking(conv_);
     const std::string blocks = str("blocks of ", blocking.taps, " taps and ", blocking.channels,
                                    " channels, tiles of at most ", tiling_.pixels(), " pixels",
-                                   together_ > 1 ? " of several images" : "");
+                                   together_ > 1 ? " of several images" : "",
+                                   few_ ? "; few outputs: vectors run over pixels" : "");
     if (conv_.depthwise()) {
       context_.report("depthwise", "Y", str("one filter for each channel; ", blocks));
     } else {
@@ -85,10 +89,10 @@ class Convolution {
     const int64_t outputs = weights_.chunks().longest();
     const int64_t widest = round_up(std::min(outputs, conv_.group_outputs()), kPanel<A>);
     const int64_t packed = packs ? widest * depth_of<T>(blocking.taps * blocking.channels) : 0;
-    Buffers made{
-        Buffer<A>(context_, together_ * tiling_.pixels() * sums_row({0, outputs}) + kLanes<A>),
-        Buffer<S>(context_, packed),
-        Columns<T>(context_, conv_, inputs_, blocking, tiling_.pixels(), kColumns<S>)};
+    Buffers made{Buffer<A>(context_, together_ * sums_of_tile({0, outputs}) + kLanes<A>),
+                 Buffer<S>(context_, packed),
+                 Columns<T>(context_, conv_, inputs_, blocking, tiling_.pixels(), kColumns<S>,
+                            few_ ? kLanes<A> : kBlockRows)};
     if (conv_.depthwise()) made.packed.zero(packed);
     return made;
   }
@@ -97,6 +101,16 @@ class Convolution {
   int64_t sums_row(const Range& outputs) const {
     const bool alone = conv_.groups == 1 && !conv_.depthwise();
     return alone ? round_up(outputs.count(), kHalf<A>) : outputs.count();
+  }
+  // Elements from the sums of one of few outputs to those of the next.
+  // (Not all in the same sets of the L1 cache.)
+  int64_t plane() const { return round_up(tiling_.pixels(), kLanes<A>) + kLanes<A>; }
+  int64_t sums_of_tile(const Range& outputs) const {
+    return few_ ? outputs.count() * plane() : tiling_.pixels() * sums_row(outputs);
+  }
+  // The sums of a pixel, of the first output.
+  A* sums_at(A* sums, const Range& outputs, int64_t pixel) const {
+    return sums + pixel * (few_ ? 1 : sums_row(outputs));
   }
   void run_tiles_of(Buffers& buffers, const Range& tiles, const Range& outputs,
                     const S* packed) const;
@@ -114,6 +128,7 @@ class Convolution {
   const Tensor& bias_;
   StridedView<T> out_;
   PackedWeights<T> weights_;
+  bool few_;  // outputs: sums are planes of pixels, of which rows() gives the length
   bool shared_;
   Tiling tiling_;
   int64_t together_;
@@ -126,7 +141,7 @@ void Convolution<T>::run_tiles_of(Buffers& buffers, const Range& tiles, const Ra
   S* const own = buffers.packed.get();
   const bool one = tiles.count() == 1;
   const auto sums_of = [&](int64_t index) {
-    return buffers.sums.get() + (index - tiles.first) * tiling_.pixels() * sums_row(outputs);
+    return buffers.sums.get() + (index - tiles.first) * sums_of_tile(outputs);
   };
   for (int64_t i = tiles.first; i < tiles.last; ++i) {
     start(outputs, tile(i).pixels(), sums_of(i));
@@ -182,8 +197,8 @@ void Convolution<T>::add_block(Columns<T>& columns, const Term<T>& term, const R
     for (int64_t first = part.first; first < part.last; first += columns.strip()) {
       const Range strip{first, std::min(first + columns.strip(), part.last)};
       const S* sampled = columns.sample(term.column, block, strip);
-      A* to = sums + first * sums_row;
-      multiply_block(taps, block, outputs, strip.count(), sampled, weights, to);
+      multiply_block(taps, block, outputs, strip.count(), sampled, weights,
+                     sums_at(sums, outputs, first));
     }
   });
 }
@@ -191,12 +206,19 @@ void Convolution<T>::add_block(Columns<T>& columns, const Term<T>& term, const R
 // Initialises the sums of every pixel with the bias.
 template <class T>
 void Convolution<T>::start(const Range& outputs, int64_t pixels, A* sums) const {
+  const auto bias = [&](int64_t o) {
+    const T* from = static_cast<const T*>(bias_.data);
+    return bias_.present ? static_cast<A>(from[(outputs.first + o) * bias_.strides[0]]) : A{};
+  };
+  if (few_) {
+    for (int64_t o = 0; o < outputs.count(); ++o) {
+      std::fill_n(sums + o * plane(), plane(), bias(o));
+    }
+    return;
+  }
   const int64_t width = sums_row(outputs);
   std::fill_n(sums, width, A{});
-  for (int64_t o = 0; bias_.present && o < outputs.count(); ++o) {
-    const T* bias = static_cast<const T*>(bias_.data);
-    sums[o] = static_cast<A>(bias[(outputs.first + o) * bias_.strides[0]]);
-  }
+  for (int64_t o = 0; o < outputs.count(); ++o) sums[o] = bias(o);
   for (int64_t done = 1; done < pixels; done *= 2) {
     std::copy_n(sums, std::min(done, pixels - done) * width, sums + done * width);
   }
@@ -210,7 +232,7 @@ void Convolution<T>::multiply_block(const Range& taps, const Range& block, const
   const int64_t sums_row = this->sums_row(outputs);
   for_each_share(conv_, block, outputs, [&](const Share& share) {
     const S* from = sampled + share.channels.first - block.first;
-    A* to = sums + share.outputs.first - outputs.first;
+    A* to = sums + (share.outputs.first - outputs.first) * (few_ ? plane() : 1);
     if constexpr (!kPairs) {
       if (conv_.depthwise()) {
         multiply_depthwise(pixels, taps.count(), share.channels.count(), from, width, row, weights,
@@ -224,16 +246,22 @@ void Convolution<T>::multiply_block(const Range& taps, const Range& block, const
     const Runs samples = columns_of(share, taps.count(), width);
     // Several runs have even lengths and steps where factors are pairs; see sums_pairs().
     const Runs depth{samples.count, panels(samples.length, n), samples.step / n};
-    const int64_t columns = conv_.groups == 1 ? sums_row : share.outputs.count();
-    multiply(pixels, columns, depth, MatrixView<F>{reinterpret_cast<const F*>(from), row / n},
-             reinterpret_cast<const F*>(weights), kPanel<A>, depth.count * depth.length * kPanel<A>,
-             to, sums_row);
+    const MatrixView<F> left{reinterpret_cast<const F*>(from), row / n};
+    const F* right = reinterpret_cast<const F*>(weights);
+    if (few_) {
+      multiply_few<kFewOutputs<A>>(share.outputs.count(), pixels, depth, left, right, to, plane());
+    } else {
+      const int64_t columns = conv_.groups == 1 ? sums_row : share.outputs.count();
+      multiply(pixels, columns, depth, left, right, kPanel<A>,
+               depth.count * depth.length * kPanel<A>, to, sums_row);
+    }
     weights += packed_forward<T>(conv_, share, taps.count());
   });
 }
 
 template <class T>
 void Convolution<T>::write(const Tile& tile, const Range& outputs, const A* sums) const {
+  if (few_) return write_planes(sums, plane(), out_, tile, outputs);
   const int64_t width = outputs.count(), sums_row = this->sums_row(outputs);
   const bool whole = tile.columns == conv_.out_width && out_.step[2] == tile.columns;
   const int64_t rows = whole ? 1 : tile.rows, columns = tile.pixels() / rows;

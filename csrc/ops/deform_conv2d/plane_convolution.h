@@ -67,10 +67,11 @@ class PlaneConvolution {
     const bool one = conv.group_channels() % channels == 0;  // weight group
     const bool all = conv.group_channels() == channels;      // of its channels
     constexpr bool kDouble = sizeof(A) == sizeof(double);
+    const bool few_outputs = few_outputs_pay<A>(conv);
     // Columns transpose Y, which takes most of the time if there are many outputs for each sample.
     if (one && !channels_last) {
       const bool many = outputs >= 4 * conv.taps * channels && (all || conv.taps == 1);
-      if (many || (kDouble && kLong && all)) return channels <= kMostPlanes;
+      if (many || (kDouble && kLong && all && !few_outputs)) return channels <= kMostPlanes;
     }
     // (Where planes of sums are transposed, and a single block of channels is sampled, columns take
     // less time.)
@@ -79,7 +80,7 @@ class PlaneConvolution {
       return channels <= (one && !all ? 6 : 12);
     }
     if (kLong && !kDouble && channels_last && all) return channels < 2;
-    return channels <= (!one ? 8 : kLong && !kDouble ? 3 : 6);
+    return channels <= (!one ? 8 : kDouble ? 6 : kLong ? 3 : few_outputs ? 5 : 6);
   }
 
   struct Buffers {  // of one task
