@@ -21,6 +21,12 @@ inline CornerWeights<A> weights_at(const A* first, int64_t plane) {
   return {{first[0], first[plane], first[2 * plane], first[3 * plane]}};
 }
 
+template <class A>
+inline CornerWeights<Vector<A>> vector_weights_at(const A* first, int64_t plane) {
+  return {{broadcast(first[0]), broadcast(first[plane]), broadcast(first[2 * plane]),
+           broadcast(first[3 * plane])}};
+}
+
 template <class V>
 struct Point {  // fractions and mask, or the direction (y', x', m')
   V y, x, mask;

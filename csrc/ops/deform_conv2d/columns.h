@@ -21,15 +21,18 @@ struct Inputs {
   int64_t windows() const { return X_direction ? 2 : 1; }
 };
 
-// sum_j w_j X_j for one vector of channels.
+// sum_j w_j X_j for one vector of channels. Each weight fills a whole vector.
 template <class V, class A>
-MYOPS_INLINE V blended(const A* const (&corners)[4], const CornerWeights<A>& w, int64_t c) {
-  V value = w.at[0] * load_as<V>(corners[0] + c);
-  for (int j = 1; j < 4; ++j) value = fma(w.at[j] - V{}, load_as<V>(corners[j] + c), value);
+MYOPS_INLINE V blended(const A* const (&corners)[4], const CornerWeights<Vector<A>>& w, int64_t c) {
+  constexpr int64_t kSide = sizeof(V) / sizeof(A);
+  V value = group_of<kSide, 0, A>(w.at[0]) * load_as<V>(corners[0] + c);
+  for (int j = 1; j < 4; ++j) {
+    value = fma(group_of<kSide, 0, A>(w.at[j]), load_as<V>(corners[j] + c), value);
+  }
   return value;
 }
 template <bool kAdd, class V, class A, class S>
-MYOPS_INLINE void blend(const A* const (&corners)[4], const CornerWeights<A>& w, int64_t c,
+MYOPS_INLINE void blend(const A* const (&corners)[4], const CornerWeights<Vector<A>>& w, int64_t c,
                         S* out) {
   V value = blended<V>(corners, w, c);
   if constexpr (kAdd) value += load_as<V>(out + c);
@@ -42,8 +45,8 @@ MYOPS_INLINE void blend(const A* const (&corners)[4], const CornerWeights<A>& w,
 
 // kCount: the number of channels if it is a compile-time constant, or 0.
 template <bool kAdd, int64_t kCount, class A, class S>
-MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const CornerWeights<A>& weights,
-                                 int64_t count, S* out) {
+MYOPS_INLINE void blend_channels(const A* const (&corners)[4],
+                                 const CornerWeights<Vector<A>>& weights, int64_t count, S* out) {
   constexpr int64_t L = kLanes<A>;
   const int64_t channels = kCount ? kCount : count;
   int64_t c = 0;
@@ -68,14 +71,14 @@ void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> win
     const A* w = weights + k * taps.stride();
     S* to = out + (part.first - first) * row + k * channels;
     for (int64_t p = part.first; p < part.last; ++p, to += row) {
-      const CornerWeights<A> at = weights_at(w + p, plane);
+      const CornerWeights<Vector<A>> at = vector_weights_at(w + p, plane);
       if (index[p] == Taps<T>::kBorder) {  // of X that is read in place
         const CopiedCorners<A> corners(window, taps, k * taps.stride() + p, channels);
         blend_channels<kAdd, kCount>(corners.at, at, count, to);
         continue;
       }
       if (index[p] < 0) {  // samples 0, which a mask that is not finite turns into NaN
-        const S missed(at.at[0] * 0);
+        const S missed(w[p] * 0);
         if constexpr (kAdd) {
           for (int64_t c = 0; c < channels; ++c) to[c] += missed;
         } else {
@@ -99,14 +102,25 @@ void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> win
     }
   }
 }
+// The same, without adding, for pixels of up to kQuads times 16 bytes, whose number is a constant.
+template <int64_t kQuads, class T, class A, class... More>
+void sample_quads(int64_t quads, const Taps<T>& taps, const A* weights, const More&... more) {
+  if constexpr (kQuads == 0) {
+    sample_count<false, 0>(taps, weights, more...);
+  } else if (quads == kQuads) {
+    sample_count<false, kQuads * kQuad<A>>(taps, weights, more...);
+  } else {
+    sample_quads<kQuads - 1>(quads, taps, weights, more...);
+  }
+}
+
 template <bool kAdd, class T, class A, class... More>
 void sample_entries(const Taps<T>& taps, const A* weights, const WindowView<const A>& window,
                     int64_t channels, const More&... more) {
-  const int64_t count = pixel_of<A>(channels);
-  if (count == 32) return sample_count<kAdd, 32>(taps, weights, window, channels, more...);
-  if (count == 16) return sample_count<kAdd, 16>(taps, weights, window, channels, more...);
-  if (count == 8) return sample_count<kAdd, 8>(taps, weights, window, channels, more...);
-  if (count == 4) return sample_count<kAdd, 4>(taps, weights, window, channels, more...);
+  if constexpr (!kAdd) {  // (the double backward takes longer elsewhere)
+    return sample_quads<8>(pixel_of<A>(channels) / kQuad<A>, taps, weights, window, channels,
+                           more...);
+  }
   sample_count<kAdd, 0>(taps, weights, window, channels, more...);
 }
 

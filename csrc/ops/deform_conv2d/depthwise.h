@@ -25,10 +25,10 @@ inline void add_channels(const Strip<A>& strip, int64_t p, int64_t c, A* sums) {
   for (int64_t k = 0; k < strip.taps; ++k) {
     const int64_t entry = k * strip.stride + p;
     const A* filter = strip.filters + k * strip.count + c;
-    const CornerWeights<A> w = weights_at(strip.values + entry, strip.plane);
+    const CornerWeights<Vector<A>> w = vector_weights_at(strip.values + entry, strip.plane);
     if (strip.index[entry] < 0) {  // as in Columns: 0, or NaN
       for (int v = 0; v < kVectors; ++v) {
-        total[v] = fma(load_as<V>(filter + v * L), w.at[0] * 0 - V{}, total[v]);
+        total[v] = fma(load_as<V>(filter + v * L), strip.values[entry] * 0 - V{}, total[v]);
       }
       continue;
     }
