@@ -70,14 +70,14 @@ constexpr Layout kLast = Layout::ChannelsLast;
 // All of them can be computed with pairs, see ConvShape::sums_pairs().
 const std::vector<Case> kCases = {
     {1, 16, 32, 9, 17, 3, 1, 1},
-    {2, 3, 5, 11, 9, 3, 1, 1},  // 27 products: half a pair is left
+    {2, 3, 37, 11, 9, 3, 1, 1},  // 27 products: half a pair is left
     {1, 1, 70, 5, 7, 1, 1, 1},
-    {1, 5, 1, 13, 8, 1, 1, 1},
+    {1, 9, 1, 13, 8, 1, 1, 1},
     {1, 64, 40, 8, 21, 3, 1, 1, kLast},
     {1, 33, 70, 7, 6, 3, 1, 3},                            // 11 channels for each offset
     {1, 24, 24, 6, 5, 2, 3, 2, kLast},                     // a block has 8 and 4 channels of groups
     {1, 32, 64, 6, 7, 3, 8, 1},                            // and four of each
-    {2, 9, 6, 5, 8, 3, 3, 3},                              // 3 of one group alone
+    {2, 9, 105, 5, 8, 3, 3, 3},                            // 3 of one group alone
     {1, 20, 12, 3, 40, 5, 1, 1, Layout::Contiguous, 40},   // two blocks of taps
     {1, 48, 8, 46, 50, 3, 1, 1, Layout::Contiguous, 300},  // no window fits
     {1, 64, 300, 4, 3, 3, 1, 1},                           // chunks of outputs

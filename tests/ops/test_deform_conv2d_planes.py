@@ -43,8 +43,7 @@ CASES = {
     "depthwise": ((1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 2, True, True), (9, 30), 1),
     "depthwise, 5": ((1, 5, 5, (3, 2), (1, 1), (1, 1), (1, 1), 5, 1, True, True), (9, 30), 1),
     "depthwise, 7": ((1, 14, 14, (1, 1), (2, 1), (1, 1), (1, 1), 14, 2, True, True), (9, 30), 1),
-    # Twelve channels, and with AVX-512 more than three: where pairs of pixels are gathered, in
-    # float64 with AVX-512, and with many outputs.
+    # In vectors of 16 bytes, more than six channels only with many outputs.
     "four": ((1, 8, 6, (3, 3), (2, 1), (1, 1), (1, 1), 2, 2, True, True), (40, 26), 1),
     "six": ((2, 6, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (9, 40), 1),
     "twelve": ((1, 12, 5, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, True), (17, 40), 1),
@@ -60,11 +59,8 @@ CASES = {
 
 
 def kernel_of(name: str, dtype: str) -> str:
-    if GATHERS and dtype != "float64":
-        return "planes_product"
-    most = {"avx512": 3, "avx2": 5}.get(_numpy.instruction_set(), 6)  # with few outputs
-    channels = {"four": 4, "six": 6, "twelve": 12}.get(name, 0)
-    columns = channels > (6 if dtype == "float64" else most)
+    wide = _numpy.instruction_set() in ("avx2", "avx512")
+    columns = name == "twelve" and not wide and not (GATHERS and dtype != "float64")
     return "columns_product" if columns else "planes_product"
 
 
@@ -125,6 +121,7 @@ def test_bits_of_columns() -> None:
         assert columns[case][0] in ("columns_product", "depthwise"), case
         assert bits == [bits[0]] * 3, case
         assert bits == columns[case][1:], case
+    assert planes == run(f"{OTHER},deform_conv2d.channels_together")
 
 
 def test_not_finite() -> None:

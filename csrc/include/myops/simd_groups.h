@@ -64,7 +64,7 @@ MYOPS_INLINE Vector<A> load_groups(const A* from, int64_t step) {
   }
 }
 
-// The same with conversion, as load_wide().
+// As load_groups(), with conversion, as load_wide().
 template <int64_t kSide, class A, class T>
 MYOPS_INLINE Vector<A> load_groups_wide(const T* from, int64_t step) {
   if constexpr (std::is_same_v<T, A>) {

@@ -174,6 +174,42 @@ MYOPS_INLINE Vector<A> join_quads(const Lanes<A, kQuad<A>> (&quads)[kLanes<A> / 
   return quads[0];
 #endif
 }
+
+// a[0], b[0], a[1], b[1], ...
+template <class A, int... kLane>
+MYOPS_INLINE void store_interleaved(const Vector<A>& a, const Vector<A>& b, A* to,
+                                    std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);
+  store(to, shuffle<(kLane / 2 + kLane % 2 * L)...>(a, b));
+  store(to + L, shuffle<(L / 2 + kLane / 2 + kLane % 2 * L)...>(a, b));
+}
+template <class A>
+MYOPS_INLINE void store_interleaved(const Vector<A>& a, const Vector<A>& b, A* to) {
+  store_interleaved<A>(a, b, to, std::make_integer_sequence<int, kLanes<A>>());
+}
+
+// Loads group g of kSide lanes from from + at[g * kSide] * scale.
+template <int64_t kSide, class A>
+MYOPS_INLINE Vector<A> load_groups_at(const A* from, const int32_t* at, int64_t scale) {
+  using Part = Lanes<A, kSide>;
+  constexpr int64_t kGroups = kLanes<A> / kSide;
+  Part parts[kGroups];
+  for (int64_t g = 0; g < kGroups; ++g) parts[g] = load_as<Part>(from + at[g * kSide] * scale);
+  if constexpr (kGroups == 1) {
+    return parts[0];
+  } else if constexpr (sizeof(Part) == 16) {
+    return join_quads<A>(parts);
+#if MYOPS_VECTOR_BYTES == 64
+  } else if constexpr (sizeof(Part) == 32) {
+    return (Vector<A>)_mm512_insertf64x4(_mm512_castpd256_pd512((__m256d)parts[0]),
+                                         (__m256d)parts[1], 1);
+#endif
+  } else {
+    Vector<A> vector;
+    std::memcpy(&vector, parts, sizeof vector);
+    return vector;
+  }
+}
 template <class Bits, class T, int... k>
 MYOPS_INLINE Lanes<Bits, sizeof...(k)> bits_at(const T* from, const int32_t* at,
                                                std::integer_sequence<int, k...>) {

@@ -64,8 +64,8 @@ struct ConvShape {
     const bool alone = group_channels() % length == 0;  // of one weight group
     const bool even = group_channels() % 2 == 0 && length % 2 == 0;
     if (depthwise() || !(alone || even)) return false;
-    if (!alone) return outputs_of_group > 4 || length * taps > 64;
-    if (length == 3) return taps > 1 || outputs_of_group > 32;
+    if (!alone) return outputs_of_group > 4 || length > 20;
+    if (length > 2 && length < 8) return taps > 1 && outputs_of_group > 32;
     return length > 2 || length * outputs_of_group > 64;
   }
 };

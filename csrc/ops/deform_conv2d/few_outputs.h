@@ -20,8 +20,8 @@ bool few_outputs_pay(const ConvShape& conv) {
          (conv.taps == 1 || 2 * conv.group_channels() >= kLanes<A>);
 }
 
-// out[o][i] += sum over r of left[i][r] * right[r][o] for o < kCount. Rows of `left` are readable up
-// to kLanes elements past their end; whole vectors of `out` are written.
+// out[o][i] += sum over r of left[i][r] * right[r][o] for o < kCount. Rows of `left` are readable
+// up to kLanes elements past their end; whole vectors of `out` are written.
 template <int kCount, class F, class A>
 MYOPS_NOINLINE void multiply_few_outputs(int64_t pixels, const Runs& depth,
                                          const MatrixView<F>& left, const F* right, A* out,

@@ -50,37 +50,38 @@ class PlaneConvolution {
   // Of samples: half of the L1 cache, or a part of the L2 cache where there are many outputs, of
   // which longer parts of rows are written.
   static constexpr int64_t kStripBytes = 16384, kLongStripBytes = 131072, kManyOutputs = 32;
+  static constexpr int64_t kFewPlanes = 12;  // see few()
   // Planes of some offset groups that are multiplied together, and their bytes.
   static constexpr int64_t kMostDepth = 32, kMostBytes = 131072;
   static constexpr int64_t kStep = kSumVectors * kLanes<A>;
 
-  // Vectors of channels are used badly by few channels, and by those of several weight groups,
-  // which products take apart.
+  // The most channels, measured. Vectors of channels are used badly by few channels, and by those
+  // of several weight groups, which products take apart.
   static bool few(const ConvShape& conv, bool channels_last) {
-    constexpr bool kLong = MYOPS_VECTOR_BYTES == 64;
+    constexpr bool kDouble = sizeof(A) == sizeof(double), kWide = MYOPS_VECTOR_BYTES >= 32;
     static const bool gathers = gathers_pay();
     const int64_t channels = conv.channels_per_offset(), outputs = conv.group_outputs();
     if (conv.depthwise()) {
       const bool padded = pixel_of<A>(channels) != channels;
+      if (kWide && !gathers) return channels <= kFewPlanes && channels % 8 != 0;
       return channels < (padded || gathers ? 8 : 4);
     }
     const bool one = conv.group_channels() % channels == 0;  // weight group
     const bool all = conv.group_channels() == channels;      // of its channels
-    constexpr bool kDouble = sizeof(A) == sizeof(double);
-    const bool few_outputs = few_outputs_pay<A>(conv);
     // Columns transpose Y, which takes most of the time if there are many outputs for each sample.
-    if (one && !channels_last) {
-      const bool many = outputs >= 4 * conv.taps * channels && (all || conv.taps == 1);
-      if (many || (kDouble && kLong && all && !few_outputs)) return channels <= kMostPlanes;
+    if (one && !channels_last && (all || conv.taps == 1)) {
+      const bool many = outputs >= 4 * conv.taps * channels;
+      if (many || (kDouble && kWide && all)) return channels <= kFewPlanes;
     }
-    // (Where planes of sums are transposed, and a single block of channels is sampled, columns take
-    // less time.)
     if (kGathersPairs<A> && gathers) {
+      // (Where planes of sums are transposed, and a single block of channels is sampled, columns
+      // take less time.)
       if (channels_last && all) return channels <= (outputs <= 4 ? 12 : outputs <= 64 ? 4 : 1);
       return channels <= (one && !all ? 6 : 12);
     }
-    if (kLong && !kDouble && channels_last && all) return channels < 2;
-    return channels <= (!one ? 8 : kDouble ? 6 : kLong ? 3 : few_outputs ? 5 : 6);
+    if (kWide && !kDouble && !one) return channels <= kMostPlanes;
+    if (kWide && (all || !kDouble)) return channels <= kFewPlanes;
+    return channels <= (one ? 6 : 8);
   }
 
   struct Buffers {  // of one task

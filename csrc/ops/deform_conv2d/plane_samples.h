@@ -7,7 +7,7 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-inline constexpr int64_t kMostPlanes = 12;  // channels that are sampled at a time
+inline constexpr int64_t kMostPlanes = 20;  // channels that are sampled at a time
 
 // Where the plane of a channel's first tap is, and how many planes further that of the next tap.
 struct PlanePlace {
@@ -26,7 +26,8 @@ class PlaneSamples {
         lines_(context, conv, positions, taps, pixels),
         base_row_(pixels + kLanes<A>),
         bases_(context, 2 * base_row_),
-        window_(context, conv, X) {
+        window_(context, conv, X,
+                !gathers_pay() && kernel_enabled("deform_conv2d.channels_together")) {
     bases_.zero(2 * base_row_);
   }
 
@@ -140,6 +141,13 @@ class PlaneSamples {
       store(to + i, sample);
     }
   }
+  // Where samples of a tap and a channel go.
+  A* place(int64_t channel, int64_t tap, int64_t row, A* out) const {
+    return out + (places_[channel].first + tap * places_[channel].step) * row;
+  }
+  template <int64_t kPixel, class To>
+  static void blend_together(const A* plane, int64_t columns, const int32_t* at,
+                             const Weights& weights, int64_t count, int64_t channels, const To& to);
   template <bool kGathers>
   void sample_line(const Line& line, int64_t tap, A* out, int64_t row) const;
 
@@ -248,7 +256,7 @@ void PlaneSamples<T>::sample_entries(const Entries& entries, int64_t first, A* o
 template <class T>
 template <bool kGathers>
 void PlaneSamples<T>::sample_line(const Line& line, int64_t tap, A* out, int64_t row) const {
-  const int64_t channels = channels_.count(), columns = window_.box().columns();
+  const int64_t columns = window_.box().columns();
   const auto top = static_cast<A>(window_.box().top), left = static_cast<A>(window_.box().left);
   // Windows have fewer elements than a float has integers.
   const auto step = static_cast<A>(columns);
@@ -261,18 +269,51 @@ void PlaneSamples<T>::sample_line(const Line& line, int64_t tap, A* out, int64_t
       const V cell = (y - top) * step + (x - left);
       store(at + i, __builtin_convertvector((V)(hit ? cell : outside), I));
     });
-    for (int64_t c = 0; c < channels; ++c) {
-      const A* const window = window_.plane(c);
+    window_.each_plane(channels_.count(), [&](const A* plane, int64_t c, int64_t count,
+                                              auto pixel) {
+      const auto to = [&](int64_t channel) { return place(c + channel, tap, row, out + first); };
+      if constexpr (pixel > 1) {
+        return blend_together<pixel>(plane, columns, at, weights, last - first, count, to);
+      }
       const auto load_corners = [&](int64_t i, V(&corners)[4]) MYOPS_INLINED {
         for (int y = 0; y < 2; ++y) {
-          const A* const pairs = window + y * columns;
+          const A* const pairs = plane + y * columns;
           V &left_one = corners[2 * y], &right_one = corners[2 * y + 1];
           kGathers ? gather_pairs(pairs, at + i, left_one, right_one)
                    : load_pairs(pairs, at + i, left_one, right_one);
         }
       };
-      A* const to = out + (places_[c].first + tap * places_[c].step) * row + first;
-      blend(weights, last - first, load_corners, to);
+      blend(weights, last - first, load_corners, to(0));
+    });
+  }
+}
+
+// Of the channels of a plane whose pixels have kPixel elements.
+template <class T>
+template <int64_t kPixel, class To>
+MYOPS_INLINE void PlaneSamples<T>::blend_together(const A* plane, int64_t columns,
+                                                  const int32_t* at, const Weights& weights,
+                                                  int64_t count, int64_t channels, const To& to) {
+  constexpr int64_t kPair = 2 * kPixel;
+  A* results[kPixel];
+  for (int64_t c = 0; c < kPixel; ++c) results[c] = to(std::min(c, channels - 1));
+  for (int64_t i = 0; i < count; i += kLanes<A>) {
+    V rows[2][kPair];
+    for (int y = 0; y < 2; ++y) {
+#pragma GCC unroll 8
+      for (int64_t k = 0; k < kPair; ++k) {
+        rows[y][k] = load_groups_at<kPair>(plane + y * columns * kPixel, at + i + k, kPixel);
+      }
+      transpose_groups<kPair, A>(rows[y]);
+    }
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < kPixel; ++c) {
+      if (c == channels) break;
+      V sample = load(weights[0] + i) * rows[0][c];
+      sample = fma(load(weights[1] + i), rows[0][kPixel + c], sample);
+      sample = fma(load(weights[2] + i), rows[1][c], sample);
+      sample = fma(load(weights[3] + i), rows[1][kPixel + c], sample);
+      store(results[c] + i, sample);
     }
   }
 }
@@ -294,14 +335,25 @@ void PlaneSamples<T>::sample_far(const Line& line, int64_t tap, A* out, int64_t 
     });
     int64_t at[kTogether];
     window_.find_cells(last - first, rows, columns, at);
-    for (int64_t c = 0; c < channels_.count(); ++c) {
-      window_.read_cells(tile_.image, channels_.first + c, last - first, rows, columns, at, cells);
+    window_.each_plane(channels_.count(), [&](const A*, int64_t c, int64_t count, auto pixel) {
+      const auto to = [&](int64_t channel) { return place(c + channel, tap, row, out + first); };
+      const int64_t channel = channels_.first + c;
+      if constexpr (pixel > 1) {  // in a window with a cell for each
+        constexpr int64_t kRow = 2 * kTogether;
+        A copied[2 * kRow * pixel];
+        int32_t cells[kTogether];
+        for (int32_t i = 0; i < kTogether; ++i)
+          cells[i] = 2 * std::min<int32_t>(i, last - first - 1);
+        window_.template copy_cells<pixel>(tile_.image, channel, count, last - first, rows, columns,
+                                           at, kRow * pixel, copied);
+        return blend_together<pixel>(copied, kRow, cells, weights, last - first, count, to);
+      }
+      window_.read_cells(tile_.image, channel, last - first, rows, columns, at, cells);
       const auto load_corners = [&](int64_t i, V(&corners)[4]) MYOPS_INLINED {
         for (int j = 0; j < 4; ++j) corners[j] = load(cells[j] + i);
       };
-      A* const to = out + (places_[c].first + tap * places_[c].step) * row + first;
-      blend(weights, last - first, load_corners, to);
-    }
+      blend(weights, last - first, load_corners, to(0));
+    });
   }
 }
 
