@@ -53,6 +53,8 @@ def shape_within(d: Draw, rank: int, budget: int) -> list[int]:
 
 def factor(d: Draw, length: int) -> float:
     chosen = d.choice(FACTORS) if d.chance(2) else d.uniform(0.15, 4)
+    if d.chance(12):  # to one element, or few of many
+        chosen = d.choice((0.0, d.uniform(0, 0.15)))
     return max(chosen, 1.02 / length)
 
 

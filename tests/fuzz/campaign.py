@@ -31,6 +31,10 @@ OPS = tuple(sorted(path.stem.removeprefix("calls_") for path in HERE.glob("calls
 # glibc fills new memory with 0x7f: huge numbers, or NaN in float16, where nobody has written yet.
 FILLED = "glibc.malloc.perturb=128:glibc.malloc.tcache_count=0"
 
+# Half of the time, results beyond 16 KiB count as larger than the caches, and are stored past them
+# on every CPU; others would have to be a thousand times as large.
+ENVIRONMENTS = ({}, {"MYOPS_CACHED_BYTES": "16384", "MYOPS_STREAMING_STORES": "1"})
+
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -78,9 +82,10 @@ def child(arguments: argparse.Namespace) -> None:
     say("counts", counts)
 
 
-def repeat(op: str, case: int) -> str:
+def repeat(op: str, case: int, variables: dict[str, str]) -> str:
     isa = os.environ.get("MYOPS_ISA")
-    prefix = f"MYOPS_ISA={isa} " if isa else ""
+    variables = {**({"MYOPS_ISA": isa} if isa else {}), **variables}
+    prefix = "".join(f"{name}={value} " for name, value in variables.items())
     return f"{prefix}python tests/fuzz/campaign.py --ops {op} --case {case}"
 
 
@@ -88,12 +93,26 @@ def campaign(arguments: argparse.Namespace) -> tuple[list[str], collections.Coun
     """What was found, and the calls by op and option."""
     findings: list[str] = []
     counts: collections.Counter[str] = collections.Counter()
-    end, seed = time.monotonic() + arguments.seconds, arguments.seed
+    for number, variables in enumerate(ENVIRONMENTS):
+        seconds, seed = arguments.seconds / len(ENVIRONMENTS), arguments.seed + 1000 * number
+        found, counted = part(arguments, seed, seconds, variables)
+        findings += found
+        counts += counted
+    return findings, counts
+
+
+def part(
+    arguments: argparse.Namespace, seed: int, seconds: float, variables: dict[str, str]
+) -> tuple[list[str], collections.Counter[str]]:
+    """With some environment variables."""
+    findings: list[str] = []
+    counts: collections.Counter[str] = collections.Counter()
+    end = time.monotonic() + seconds
     while True:
         left = end - time.monotonic()
         command = [sys.executable, __file__, "--child", "--seed", str(seed), "--seconds", str(left),
                    "--findings", str(arguments.findings), "--ops", *arguments.ops]  # fmt: skip
-        environment = {"GLIBC_TUNABLES": FILLED, **os.environ}
+        environment = {"GLIBC_TUNABLES": FILLED, **os.environ, **variables}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         last: tuple[str, int] | None = None
         assert process.stdout is not None
@@ -104,7 +123,7 @@ def campaign(arguments: argparse.Namespace) -> tuple[list[str], collections.Coun
             elif kind == "wrong":
                 op, case, text = values
                 options = importlib.import_module(f"calls_{op}").draw(case)
-                findings.append(f"{text}{json.dumps(options)}\n    {repeat(op, case)}")
+                findings.append(f"{text}{json.dumps(options)}\n    {repeat(op, case, variables)}")
                 print(findings[-1], flush=True)
             else:
                 counts.update(values[0])
@@ -116,7 +135,8 @@ def campaign(arguments: argparse.Namespace) -> tuple[list[str], collections.Coun
         op, case = last
         options = importlib.import_module(f"calls_{op}").draw(case)
         findings.append(
-            f"{op}: the process ended with {status}\n{json.dumps(options)}\n    {repeat(op, case)}"
+            f"{op}: the process ended with {status}\n{json.dumps(options)}\n"
+            f"    {repeat(op, case, variables)}"
         )
         print(findings[-1], flush=True)
         seed += 1

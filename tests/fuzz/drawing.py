@@ -86,6 +86,15 @@ class Data:
             order = torch.randperm(rank, generator=self.source).tolist()
             back = [order.index(axis) for axis in range(rank)]
             return tensor.permute(order).contiguous().permute(back)
+        if layout == "cropped":  # of something larger, which must not be read
+            before = [self.below(4) for _ in range(rank)]
+            lengths = [
+                n + begin + self.below(4) for n, begin in zip(tensor.shape, before, strict=True)
+            ]
+            garbage = float("nan") if tensor.is_floating_point() else 77
+            view = torch.full(lengths, garbage, dtype=tensor.dtype)
+            view = view[tuple(slice(b, b + n) for n, b in zip(tensor.shape, before, strict=True))]
+            return view.copy_(tensor)
         if layout == "gapped":  # what lies between must not be read
             steps = [1 + self.below(3) for _ in range(rank)]
             lengths = [n * step for n, step in zip(tensor.shape, steps, strict=True)]
