@@ -58,7 +58,7 @@ def sample(
     given = given * (ONE / limit)
     given = np.clip(np.where(np.isnan(given), np.float32(0), given), -1, 1) * np.float32(32768)
     images = X.astype(np.int64).reshape(batch, groups, channels // groups, height, width) - zero
-    padded = np.pad(images, ((0, 0),) * 3 + ((1, 1),) * 2)
+    padded = np.pad(images, ((0, 0),) * 3 + ((1, 2),) * 2)  # 2: an image may have no rows
     total = np.zeros((batch, groups, channels // groups, *y.shape[2:]), np.int64)
     n, d = np.ogrid[:batch, :groups]
     for down, right in ((0, 0), (0, 1), (1, 0), (1, 1)):
