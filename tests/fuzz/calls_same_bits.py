@@ -42,8 +42,8 @@ LAYOUTS = ("permuted", "permuted", "gapped", "gapped", "cropped", "channels_last
 
 def draw(seed: int) -> Options:
     d = Draw(seed)
-    huge = d.chance(200)
-    made = huge_deform(d) if huge else d.choice((deform, deform, resized))(d)
+    huge = d.chance(150)
+    made = d.choice((huge_deform, huge_resized) if huge else (deform, deform, resized))(d)
     layouts = ("permuted", "cropped", "channels_last") if huge else LAYOUTS  # no wide gaps
     return {
         **made, "layouts": {name: d.choice(layouts) for name in NAMES}, **common_options(d),
@@ -112,11 +112,18 @@ def common_deform(d: Draw) -> Options:
     }  # fmt: skip
 
 
-def resized(d: Draw) -> Options:
-    elements = 1 << d.choice((14, 15, 16, 17, 18, 19, 20))
+def huge_resized(d: Draw) -> Options:
+    """More than 10 MiB."""
+    return {**resized(d, 1 << 23, ("bilinear", "bilinear", "bicubic")), "dtype": "float32"}
+
+
+def resized(d: Draw, elements: int = 0, modes: tuple[str, ...] = ()) -> Options:
+    wave = not modes and d.chance(8)  # one axis, whose tables are not cached
+    elements = elements or 1 << d.choice((14, 15, 16, 17, 18, 19, 20))
     rank, longest = d.choice((3, 4, 4, 4, 4, 5)), d.choice((2000, 2000, 20_000))
     least = d.choice((0.08, 0.08, 0.002))  # factor: to a column, or few of many
-    wave = d.chance(8)  # one axis, whose tables are not cached
+    if modes:
+        rank = 4
     if wave:
         elements, rank, longest = 1 << 20, d.choice((3, 4)), 400_000
     while True:
@@ -132,7 +139,7 @@ def resized(d: Draw) -> Options:
         count = math.prod(shape) + math.prod([*shape[:2], *out])
         if elements // 4 <= count <= elements:
             break
-    mode = d.choice(MODES[rank])
+    mode = d.choice(modes or MODES[rank])
     dtype = d.dtype((*FLOATS, "uint8"))
     return {
         "op": "interpolate", "dtype": dtype, "shape": shape, "size": out, "mode": mode,
