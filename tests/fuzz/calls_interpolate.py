@@ -41,6 +41,8 @@ def draw(seed: int) -> Options:
         scales = [factor(d, length) for length in shape[2:]]
         if d.chance(2):
             scales = [max(scales)] * len(scales)
+        elif d.chance(8):
+            scales[-1] = 1.02 / shape[-1]
         by = d.choice(("size", "scale_factor"))
         form = d.choice(("list", "tensor", "one", "one tensor"))
         if form in ("one", "one tensor"):

@@ -44,9 +44,12 @@ def draw(seed: int) -> Options:
     d = Draw(seed)
     huge = d.chance(150)
     made = d.choice((huge_deform, huge_resized) if huge else (deform, deform, resized))(d)
-    layouts = ("permuted", "cropped", "channels_last") if huge else LAYOUTS  # no wide gaps
+    kinds = ("permuted", "cropped", "channels_last") if huge else LAYOUTS  # no wide gaps
+    layouts = {name: d.choice(kinds) for name in NAMES}
+    if made["op"] == "interpolate" and d.chance(3):  # then the result is channels_last too
+        layouts |= dict.fromkeys(("x", "grad"), "channels_last")
     return {
-        **made, "layouts": {name: d.choice(layouts) for name in NAMES}, **common_options(d),
+        **made, "layouts": layouts, **common_options(d),
         "grad_wants": bool(d.chance(2)), "all_wants": bool(d.chance(2)),
     }  # fmt: skip
 
@@ -127,13 +130,15 @@ def resized(d: Draw, elements: int = 0, modes: tuple[str, ...] = ()) -> Options:
     if wave:
         elements, rank, longest = 1 << 20, d.choice((3, 4)), 400_000
     while True:
-        channels = d.choice((1, 2, 3, 4, 8, length(d, 1, 200)))
+        channels = d.choice((1, 2, 3, 4, 8, length(d, 1, 200), d.randint(90, 200)))
         shape = [d.choice((1, 1, 2, 5)), channels,
                  *(length(d, 2, longest) for _ in range(rank - 2))]  # fmt: skip
         factors = [math.exp(d.uniform(math.log(least), 2)) for _ in shape[2:]]
         if d.chance(2):
             factors = factors[:1] * len(factors)
         out = [max(1, round(n * f)) for n, f in zip(shape[2:], factors, strict=True)]
+        if d.chance(12):
+            out[-1] = 1
         if wave and rank == 4:  # in modes that only images have
             shape[2] = out[0] = 1
         count = math.prod(shape) + math.prod([*shape[:2], *out])
