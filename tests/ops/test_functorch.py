@@ -193,3 +193,12 @@ def test_unsupported_derivatives_are_refused() -> None:
         total = torch.stack([item.square().sum() for item in grads]).sum()
     with pytest.raises(RuntimeError, match="deform_conv2d is differentiable twice, not three"):
         torch.autograd.grad(total, leaves)
+
+
+def test_gradients_of_torch_ops_say_which_function_to_call() -> None:
+    """torch's own text asks for a method of a class that the caller did not write."""
+    words = r"my_add: got torch.ops.myops.my_add with a gradient in a transform of torch.func, "
+    for transform in (grad, lambda f: vmap(grad(f)), jacrev):
+        with pytest.raises(NotImplementedError, match=words + "expected the function that calls"):
+            transform(lambda x: below.my_add(x, x).sum())(torch.rand(3, 4))
+    assert grad(lambda x: myops.my_add(x, x).sum())(torch.rand(3)).tolist() == [3, 3, 3]
