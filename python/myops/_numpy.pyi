@@ -19,7 +19,13 @@ class Op:
     def dispatcher_schema(self, values: bool) -> str: ...
     def complete(self, attributes: dict[str, Any]) -> dict[str, Any]: ...
     def call(
-        self, inputs: list[np.ndarray | None], attributes: dict[str, Any], threads: int
+        self,
+        inputs: list[np.ndarray | None],
+        attributes: dict[str, Any],
+        threads: int,
+        body: Callable[..., Any] | None = None,
+        beside: int = 0,
+        fill: int = 0,
     ) -> list[np.ndarray | None]: ...
     def check_copy(self, input: str, shape: list[int], bytes: int) -> None: ...
     def infer(

@@ -24,6 +24,7 @@ def call(
     inputs: Sequence[np.ndarray | None],
     attributes: Mapping[str, Any] | None = None,
     threads: int = 0,
+    surrounded: tuple[int, int] | None = None,
 ) -> list[Any]:
     """Runs a kernel on NumPy arrays.
 
@@ -34,6 +35,8 @@ def call(
         attributes: Values that differ from the defaults.
         threads: Most threads to use, at most 1024; 0 means MYOPS_NUM_THREADS or one per core. The
             result does not depend on it.
+        surrounded: (count, value): so many bytes of that value lie before and after each result, in
+            the array that is its `base`. For tests of what a kernel writes; not for prototypes.
 
     Returns:
         The outputs; None for one that this call leaves out. Arrays of bfloat16 and of the floats of
@@ -68,7 +71,13 @@ def call(
     for name in attributes or ():
         if name not in known:
             raise ValueError(_unknown(info, name, known))
-    results = info.native.call(arrays, dict(attributes or {}), threads)
+    beside, fill = surrounded or (0, 0)
+    if beside:
+        results = info.native.call(
+            arrays, dict(attributes or {}), threads, beside=beside, fill=fill
+        )
+    else:
+        results = info.native.call(arrays, dict(attributes or {}), threads)
     if not info.is_plain:
         for item, array, used in zip(declared, given, arrays, strict=True):
             if item.written and used is not array and array is not None and used is not None:

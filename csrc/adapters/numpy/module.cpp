@@ -1,5 +1,6 @@
 // The Python module `_numpy`: descriptions, shape inference and the kernels on NumPy arrays.
 // It needs NumPy and nothing else; checks of memory layout are in python/myops/_numpy_call.py.
+#include <cstring>
 #include <optional>
 #include <thread>
 
@@ -23,7 +24,10 @@ namespace {
 
 class NumpyRuntime final : public Runtime {
  public:
-  NumpyRuntime(const Op& op, int threads) : op_(op), threads_(threads) {}
+  // `beside`: bytes of `fill` before and after each result, for tests that look at them after a
+  // call.
+  NumpyRuntime(const Op& op, int threads, size_t beside, int fill)
+      : op_(op), threads_(threads), beside_(beside), fill_(fill) {}
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
     released_gil_.reset();
@@ -35,7 +39,9 @@ class NumpyRuntime final : public Runtime {
     }
     void* data = nullptr;
     {  // the last use of Python, including the end of a reference
-      py::array array(to_numpy(dtype), shape, bytes);
+      const bool surrounded = beside_ > 0 && dtype != DType::String;
+      py::array array = surrounded ? inside_larger(dtype, shape, bytes)
+                                   : py::array(to_numpy(dtype), shape, bytes);
       data = dtype == DType::String ? strings.make(op_, output, array) : array.mutable_data();
       if (output == outputs.size()) {
         outputs.append(array);
@@ -76,19 +82,30 @@ class NumpyRuntime final : public Runtime {
   Strings strings;
 
  private:
+  py::array inside_larger(DType dtype, const Shape& shape,
+                          const std::vector<py::ssize_t>& strides) {
+    const auto size = static_cast<py::ssize_t>(byte_count(shape, dtype) + 2 * beside_);
+    py::array_t<uint8_t> memory(size);
+    std::memset(memory.mutable_data(), fill_, static_cast<size_t>(size));
+    return py::array(to_numpy(dtype), shape, strides, memory.mutable_data() + beside_, memory);
+  }
+
   const Op& op_;
   int threads_;
+  size_t beside_;
+  int fill_;
   std::optional<ReleasedGil> released_gil_;
 };
 
-// `body`: of a prototype, the Python function that fills the outputs; else None.
+// `body`: of a prototype, the Python function that fills the outputs; else None. `beside`: results
+// lie in the middle of larger arrays, their `base`, with so many bytes of `fill` on each side.
 py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
-              const py::dict& given, int threads, const py::object& body) {
+              const py::dict& given, int threads, const py::object& body, size_t beside, int fill) {
   if (op.is_variadic() ? arrays.size() + 1 < op.inputs.size() : arrays.size() != op.inputs.size()) {
     fail(op.name, "inputs", str(arrays.size(), " of them"), str(op.inputs.size()));
   }
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  NumpyRuntime runtime(op, threads);
+  NumpyRuntime runtime(op, threads, beside, fill);
   Tensors inputs;
   for (size_t i = 0; i < arrays.size(); ++i) {
     inputs.push_back(arrays[i]
@@ -164,7 +181,7 @@ PYBIND11_MODULE(_numpy, module) {
   namespace numpy = myops::numpy;
   namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
-  module.attr("INTERFACE") = 11;  // counts up when what Python relies on here changes
+  module.attr("INTERFACE") = 12;  // counts up when what Python relies on here changes
   module.attr("DOMAIN") = myops::library_domain();
   module.attr("NAMESPACE") = myops::library_namespace();
   py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);
@@ -181,7 +198,7 @@ PYBIND11_MODULE(_numpy, module) {
              return numpy::to_python(numpy::attributes_from(op, given));
            })
       .def("call", &numpy::call, py::arg("arrays"), py::arg("attributes"), py::arg("threads"),
-           py::arg("body") = py::none())
+           py::arg("body") = py::none(), py::arg("beside") = 0, py::arg("fill") = 0)
 #ifndef MYOPS_WITHOUT_FAST_CALL
       .def("direct", &myops::fast_call::make_fast_call)
       .def_static("use_gradient", &myops::fast_call::use_gradient)

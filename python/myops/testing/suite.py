@@ -24,6 +24,7 @@ from myops.testing.families import FAMILIES, ON_DEVICE, REFUSED, WRITING
 from myops.testing.op_under_test import OpUnderTest, op_under_test
 from myops.testing.report import CheckError, Report, Tally
 from myops.testing.runtimes import Runtimes
+from myops.testing.surrounded import Surrounded
 from myops.testing.trial import SuiteSettings, Trial
 
 _SEED = 20240229
@@ -86,7 +87,8 @@ class Suite:
                 if tensor.device.type != "cpu":
                     raise ValueError(f"Case: got a tensor on {tensor.device}, expected the CPU")
         copies = [case.copied() for case in self.cases]  # the op may write into its inputs
-        tested = op_under_test(self.op, copies, self.libraries)
+        with Surrounded():  # before "values" has looked for writes beside the results
+            tested = op_under_test(self.op, copies, self.libraries)
         if tested.info.writes and self.families is not WRITING:
             raise ValueError(
                 f"check_op: op: got a function that calls {tested.info.qualified}, which writes "

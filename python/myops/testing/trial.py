@@ -61,6 +61,13 @@ class Trial:
     def axes(self) -> list[variations.LinkedAxes]:
         return variations.free_axes(self.tested, self.case)
 
+    @cached_property
+    def lengths(self) -> list[tuple[str, Case]]:
+        """The case with other lengths, and with one where another one is broadcast."""
+        tested = self.tested.function
+        found = list(variations.lengths(self.case, self.axes))
+        return [*found, *variations.broadcast(tested, self.case, self.axes)]
+
     def differentiable(self, case: Case | None = None) -> list[int]:
         """The indices of the tensors that have a gradient: floats in which torch computes, without
         lists like scales and the inputs that the author names."""
@@ -161,7 +168,9 @@ class Trial:
             self.tally.refused.append(run.inner.refusal)
         return run
 
-    def check_reference(self, variation: str, case: Case, run: TorchRun) -> None:
+    def check_reference(
+        self, variation: str, case: Case, run: TorchRun, cause: str = _REFERENCE_CAUSE
+    ) -> None:
         """Compares torch's result with the reference, if there is one."""
         if self.settings.reference is None:
             self.tally.note("no reference= was given, so no value was compared with one")
@@ -181,7 +190,7 @@ class Trial:
             return
         got, wanted = too_far(run.result.outputs, expected, self.tolerance)
         if got:
-            self.tally.fail(variation, f"torch: {got}", f"reference: {wanted}", _REFERENCE_CAUSE)
+            self.tally.fail(variation, f"torch: {got}", f"reference: {wanted}", cause)
 
     def tolerance(self, dtype: str) -> float:
         for given in (self.case.tolerance, self.settings.tolerance, TOLERANCE):

@@ -179,6 +179,25 @@ def lengths(case: Case, axes: Sequence[LinkedAxes]) -> Iterator[tuple[str, Case]
             yield title, varied
 
 
+def broadcast(
+    function: Callable[..., Any], case: Case, axes: Sequence[LinkedAxes]
+) -> Iterator[tuple[str, Case]]:
+    """Axes that change together, one of them alone with length 1, where the op accepts that."""
+    labels = case.labels()
+    for item in axes:
+        for place, axis in item.places if len(item.places) > 1 and item.length > 1 else ():
+            label = f"axis {axis} of {labels[place]}"
+            alone = LinkedAxes(((place, axis),), item.length, label).at(case, 1)
+            if accepts(function, alone):
+                yield f"{label} alone = 1", alone
+
+
+def most_shared(axes: Sequence[LinkedAxes]) -> LinkedAxes | None:
+    """The set with the most axes, of equal ones the shortest: it is the first to be made long."""
+    usable = [item for item in axes if item.length > 0]
+    return max(usable, key=lambda item: (len(item.places), -item.length)) if usable else None
+
+
 def enlarged(
     tested: OpUnderTest,
     case: Case,
@@ -190,10 +209,9 @@ def enlarged(
     Shorter if a call takes long or its result is large, as that of an op which compares every
     element with every other; or if `beside`, such as a reference, takes long or refuses the call.
     """
-    usable = [item for item in axes if item.length > 0]
-    if not usable:
+    item = most_shared(axes)
+    if item is None:
         return case
-    item = max(usable, key=lambda item: (len(item.places), -item.length))
     largest = max(tensor.numel() for tensor in case.tensors)
     most = item.length * max(1, -(-_PIECES // max(largest, 1))) + 1
     made, length = case, item.length

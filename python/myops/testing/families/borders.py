@@ -1,7 +1,6 @@
-"""Borders: a kernel reads and writes nothing beside its tensors.
+"""Borders: a kernel, or one of its gradient, reads and writes nothing beside its tensors.
 
-Inputs lie in the middle of larger memory, whose other bytes differ from call to call, and so does
-the result of an op that accepts `out=`.
+Results lie in the middle of larger memory, and so do inputs, beside other bytes in each call.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from myops import _libraries
 from myops.testing import casts, variations
 from myops.testing.bits import arrays_of, different_bits
 from myops.testing.cases import Case
-from myops.testing.op_under_test import DispatcherCalls
+from myops.testing.derivatives import derive
+from myops.testing.surrounded import BYTES, Surrounded, beside
 from myops.testing.trial import Trial
 
-_BYTES = 256  # on each side: a few vectors, and aligned for each of them
 _FILLS = (0x00, 0xFF, 0x7F)  # 0, NaN, large numbers
-_OVERLOADS = {"default": "out", "values": "values_out"}
 _READ_CAUSE = (
     "the kernel reads outside of an input, before its first or after its last element: an index "
     "that is not checked at a border, or a vector that is loaded behind the end"
@@ -35,36 +34,45 @@ def inside(trial: Trial) -> bool:
     if trial.tested.info.is_prototype:
         return True  # NumPy checks indices
     trial.tally.ran += 1
+    order = trial.settings.gradients if _has_gradient_kernel(trial) else 0
     for label, case in _varied(trial):
+        if not _writes_inside(trial, label, case, order):
+            break
         if not variations.accepts(trial.tested.function, case):
             continue  # refusals are compared elsewhere
-        if not (_reads_inside(trial, label, case) and _writes_inside(trial, label, case)):
+        if not _reads_inside(trial, label, case):
             break
     return not trial.tally.is_unsafe
+
+
+def _has_gradient_kernel(trial: Trial) -> bool:
+    """Whether the library has kernels without a node, of which the gradient may be one."""
+    return any(
+        not info.onnx_type and not info.writes and not info.is_prototype
+        for library in _libraries.known()
+        if library.namespace == trial.tested.namespace
+        for info in library.ops.values()
+    )
 
 
 def _varied(trial: Trial) -> Iterator[tuple[str, Case]]:
     """The case first: finding the axes that may change takes calls, too."""
     yield "", trial.case
-    for parameter, name, case in casts.dtypes(trial.tested, trial.case):
-        yield f"{parameter} = {name}", case
-    yield from variations.lengths(trial.case, trial.axes)
+    with Surrounded() as mode:
+        varied = [(f"{p} = {n}", case) for p, n, case in casts.dtypes(trial.tested, trial.case)]
+        varied += trial.lengths
+    if mode.damage:
+        _unsafe(trial, "at a length near that of the case", mode.damage)
+        return
+    yield from varied
 
 
 def _surrounded(tensor: torch.Tensor, fill: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(the memory, the same numbers in the middle of it)."""
-    memory = torch.full((tensor.nbytes + 2 * _BYTES,), fill, dtype=torch.uint8)
+    memory = torch.full((tensor.nbytes + 2 * BYTES,), fill, dtype=torch.uint8)
     plain = tensor.detach().resolve_conj().resolve_neg()
-    middle = memory[_BYTES : _BYTES + tensor.nbytes].view(plain.dtype)
+    middle = memory[BYTES : BYTES + tensor.nbytes].view(plain.dtype)
     return memory, middle.view(plain.shape).copy_(plain)
-
-
-def _changed(memory: torch.Tensor, fill: int) -> str:
-    """The bytes beside the tensor in the middle that are not as they were, or an empty text."""
-    before = int((memory[:_BYTES] != fill).sum())
-    after = int((memory[-_BYTES:] != fill).sum())
-    parts = [f"{n} bytes {side} it" for n, side in ((before, "before"), (after, "after")) if n]
-    return " and ".join(parts)
 
 
 def _reads_inside(trial: Trial, label: str, case: Case) -> bool:
@@ -74,7 +82,7 @@ def _reads_inside(trial: Trial, label: str, case: Case) -> bool:
         moved = case.having([tensor for _, tensor in places])
         found = arrays_of(trial.tested.function(*moved.args, **moved.kwargs))
         for name, (memory, _) in zip(case.labels(), places, strict=True):
-            changed = _changed(memory, fill)
+            changed = beside(memory, fill)
             if changed:
                 _unsafe(trial, label, f"a write beside {name}: {changed}")
                 return False
@@ -87,22 +95,19 @@ def _reads_inside(trial: Trial, label: str, case: Case) -> bool:
     return True
 
 
-def _writes_inside(trial: Trial, label: str, case: Case) -> bool:
-    with DispatcherCalls() as seen:
-        trial.tested.function(*case.args, **case.kwargs)
-    inner = next(item for item in seen if trial.tested.is_mine(item.overload))
-    packet = getattr(getattr(torch.ops, trial.tested.namespace), trial.tested.name)
-    name = _OVERLOADS.get(inner.overload._overloadname, "")
-    result = inner.result
-    if name not in packet.overloads() or not isinstance(result, torch.Tensor):
-        return True
-    for fill in _FILLS:
-        memory, middle = _surrounded(torch.empty(result.numel(), dtype=result.dtype), fill)
-        out = middle.as_strided(result.shape, result.stride())
-        getattr(packet, name)(*inner.args, **inner.kwargs, out=out)
-        changed = _changed(memory, fill)
-        if changed:
-            _unsafe(trial, label, f"a write beside the result: {changed}")
+def _writes_inside(trial: Trial, label: str, case: Case, order: int) -> bool:
+    """Runs the kernels in NumPy, before torch runs them: here a wrong write damages nothing."""
+    for fill in _FILLS[:2]:  # a kernel may write one of these two
+        with Surrounded(fill) as mode:
+            try:
+                trial.tested.function(*case.args, **case.kwargs)
+                places = trial.differentiable(case) if order and not mode.damage else []
+                if places:
+                    derive(trial.tested, case, places, order)
+            except Exception:  # "errors" and "gradients" report refusals
+                pass
+        if mode.damage:
+            _unsafe(trial, label, mode.damage)
             return False
     return True
 

@@ -64,6 +64,9 @@ def _derived(trial: Trial) -> Iterator[tuple[str, str, Case]]:
             for axes in trial.axes:
                 for length in _LENGTHS:
                     yield f"{axes.label} = {length}, in {dtype}", dtype, axes.at(case, length)
+            function = trial.tested.function
+            for label, broadcast in variations.broadcast(function, case, trial.axes):
+                yield f"{label}, in {dtype}", dtype, broadcast
             if dtype == "float64":
                 yield "made large, in float64", dtype, _large(trial, case)
 

@@ -17,6 +17,7 @@ from myops.testing.families.gradients import backward_calls
 from myops.testing.op_under_test import describe
 from myops.testing.runtimes import has_pyops
 from myops.testing.trial import Trial
+from myops.testing.variations import LinkedAxes
 
 COUNTS = (1, 2, 7)
 _RUNS = 8  # of each of two callers at once
@@ -42,13 +43,15 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def threads(trial: Trial) -> None:
-    """Compares the case, the enlarged case, and the gradient's ops with 1, 2 and 7 threads."""
+    """Compares the case, enlarged cases, and the gradient's ops with 1, 2 and 7 threads."""
     if trial.tested.info.is_prototype:
         trial.tally.note(
             "does not apply to a prototype: a Python function is told no number of threads"
         )
         return
-    for label, case in (("", trial.case), ("made large", _large(trial))):
+    longest = variations.most_shared(trial.axes)
+    large = [("", trial.case), (_large_label(longest), _large(trial, longest))]
+    for label, case in large:
         with torch_threads(1):
             run = trial.run(case)
         if run.inner.refused or run.call is None:
@@ -65,10 +68,30 @@ def threads(trial: Trial) -> None:
                 trial.compare_bits(where, who, outcome, run.inner, _CAUSE)
         if trial.settings.gradients:
             _backward(trial, label, case)
+    for axes in trial.axes:
+        if axes is not longest:
+            _other_axes(trial, _large_label(axes), _large(trial, axes))
 
 
-def _large(trial: Trial) -> Case:
-    return variations.enlarged(trial.tested, trial.case, trial.axes)
+def _large_label(axes: LinkedAxes | None) -> str:
+    return f"{axes.label} made large" if axes else "made large"
+
+
+def _large(trial: Trial, axes: LinkedAxes | None) -> Case:
+    return variations.enlarged(trial.tested, trial.case, [axes] if axes else [])
+
+
+def _other_axes(trial: Trial, label: str, case: Case) -> None:
+    """The same in NumPy only: work that is divided along another axis is divided by the kernel."""
+    with torch_threads(1):
+        run = trial.run(case)
+    if run.call is None or run.inner.refused:
+        return
+    for count in COUNTS[1:]:
+        outcome = trial.runtimes.numpy(run.call, count)
+        trial.compare_bits(f"{label}, {count} threads", "NumPy", outcome, run.inner, _CAUSE)
+    if trial.settings.gradients:
+        _backward(trial, label, case)
 
 
 def _backward(trial: Trial, label: str, case: Case) -> None:
