@@ -36,7 +36,8 @@ def build(tree: Path, names: list[str]) -> None:
     script.write_text(script.read_text().replace('folder="lib")', fast))
     folder = tree / "csrc" / "ops" / "faulty"
     folder.mkdir(parents=True)
-    shutil.copy(FAULTY / "faulty_ops.cpp", folder)
+    for file in FAULTY.glob("*.cpp"):
+        shutil.copy(file, folder)
     shutil.copy(FAULTY / "run_suite.py", tree)
     ops = tree / "python" / "myops" / "ops"
     for file in ops.glob("*.py"):

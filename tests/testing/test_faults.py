@@ -19,6 +19,9 @@ FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
     "no_gradient": (["gradients"], "not differentiable", ["values", "shapes"]),
     "swapped_symbolic": (["torchscript"], "attribute alpha = -0.25 in the file", ["dynamo"]),
     "thread_sums": (["threads"], "depends on the number of threads", ["values", "lengths"]),
+    "thread_variable": (["threads"], "axis 0 of argument 0 made large", ["values", "sessions"]),
+    "narrow_offsets": (["layouts"], "fit into 32 bits", ["values", "lengths"]),
+    "same_address": (["layouts"], "w in the memory of x", ["values", "lengths"]),
     "static_scratch": (["sessions"], "disturb each other", ["values", "purity", "threads"]),
     "remembers": (["purity"], "other numbers after the case", ["values", "layouts"]),
     "in_place": (["purity"], "after the call", []),
@@ -49,6 +52,14 @@ FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
     "other_body": (["bodies"], "standard(g)", ["values", "lengths"]),
     "no_body": (["bodies"], "nobody wrote it", ["values"]),
 }
+
+SQUARES = {
+    "square_strides": (["layouts"], "square_strides_backward: x", ["values", "lengths"]),
+    "square_beside": (["values"], "the result of square_beside_backward: 4 bytes", ["gradients"]),
+    "square_and_twice": (["values"], "a write beside result 1 (twice)", ["purity", "lengths"]),
+}
+
+ALL = FAULTS | SQUARES
 
 EARLY = (
     "y: got a kernel that writes an output before it has set the length, expected a call of "
@@ -85,8 +96,8 @@ LENGTHS = {
 @pytest.fixture(scope="session")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     tree = tmp_path_factory.mktemp("faulty") / "tree"
-    faulty_tree.build(tree, ["sound", *FAULTS, *LENGTHS])
-    wanted: dict[str, Any] = {n: [*fails, *passes] for n, (fails, _, passes) in FAULTS.items()}
+    faulty_tree.build(tree, ["sound", *ALL, *LENGTHS])
+    wanted: dict[str, Any] = {n: [*fails, *passes] for n, (fails, _, passes) in ALL.items()}
     refused = {name: f"{name}: {text}" for name, text in LENGTHS.items()}
     return faulty_tree.ask(tree, {"sound": [], **wanted, **refused})
 
@@ -103,9 +114,9 @@ def test_the_sound_op_passes_every_family(found: dict[str, Any]) -> None:
     assert found["sound"]["idle"] == {}, found["sound"]["text"]
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", ALL)
 def test_each_fault_is_found(found: dict[str, Any], name: str) -> None:
-    fails, words, _ = FAULTS[name]
+    fails, words, _ = ALL[name]
     failures = found[name]["failures"]
     assert {failure["check"] for failure in failures} == set(fails), found[name]["text"]
     assert words in "\n".join(failure["text"] for failure in failures)

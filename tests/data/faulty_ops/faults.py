@@ -103,6 +103,10 @@ def no_fake_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
     return ctx.alpha * _NoFake.apply(grad, w), ctx.alpha * (grad @ x)
 
 
+def square_standard(g: Any) -> list[str]:
+    return [g.op("Mul", g.input("x"), g.input("x"))]
+
+
 LENGTHS = ("says_", "writes_first", "keeps_a_pointer", "makes_")  # that the kernel decides
 RULES: dict[str, dict[str, Any]] = {  # what differs from a sound op, by name
     "fake_swapped": {"shape": lambda inputs, attributes: [[inputs[0].shape[1]]]},
@@ -157,7 +161,21 @@ def _public(name: str, op: TorchOp) -> Callable[..., Tensor]:
     return function
 
 
+def _make_square(name: str) -> Fault:
+    """One of faulty_squares.cpp."""
+    below = f"{name}_backward"
+    op = define(
+        name,
+        backward=below if below in _description.OPS else None,
+        standard=square_standard,
+        shape=lambda inputs, attributes: [inputs[0].shape] * (1 if "and" not in name else 2),
+    )
+    return Fault(op, square_standard)
+
+
 def _make(name: str) -> Fault:
+    if name.startswith("square_"):
+        return _make_square(name)
     rules = {"shape": shape, "save": save, "backward": backward, **RULES.get(name, {})}
     op = define(name, **rules, standard=BODIES.get(name, standard))
     if name == "swapped_symbolic":
@@ -169,4 +187,4 @@ def _make(name: str) -> Fault:
     return Fault(_public(name, op), BODIES.get(name, standard))
 
 
-FAULTS = {name: _make(name) for name in _description.OPS}
+FAULTS = {name: _make(name) for name, info in _description.OPS.items() if info.onnx_type}

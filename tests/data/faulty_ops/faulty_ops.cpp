@@ -93,6 +93,45 @@ void thread_sums(KernelContext& context) {
   });
 }
 
+// The factor is in a variable of the calling thread; other threads have their own.
+void thread_variable(KernelContext& context) {
+  with_rows(context, [&](const auto& rows) {
+    using T = decltype(rows.alpha);
+    static thread_local T alpha{1};
+    alpha = rows.alpha;
+    context.parallel_for(rows.count, 64, [&](int64_t begin, int64_t end) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));  // others take pieces too
+      auto mine = rows;
+      mine.alpha = alpha;
+      for (int64_t n = begin; n < end; ++n) mine.write(n, mine.sum(n, 0, mine.width));
+    });
+    alpha = T{1};
+  });
+}
+
+// Offsets of 32 bits.
+void narrow_offsets(KernelContext& context) {
+  with_rows(context, [&](auto rows) {
+    const auto* x = rows.x;
+    for (int64_t n = 0; n < rows.count; ++n) {
+      decltype(rows.alpha) total{0};
+      for (int64_t k = 0; k < rows.width; ++k) {
+        total += x[static_cast<int32_t>(n * rows.step + k * rows.stride)] * rows.w[k];
+      }
+      rows.write(n, total);
+    }
+  });
+}
+
+// Takes inputs at one address for the same tensor.
+void same_address(KernelContext& context) {
+  sound(context);
+  with_rows(context, [&](const auto& rows) {
+    if (rows.x != rows.w || rows.count < 2) return;
+    for (int64_t n = 1; n < rows.count; ++n) rows.write(n, (rows.y[0] - rows.beta) / rows.alpha);
+  });
+}
+
 // Scratch memory that all calls share.
 void static_scratch(KernelContext& context) {
   static std::vector<double> scratch(1 << 20);
@@ -337,6 +376,9 @@ Op describe(const char* name, const char* type, void (*rule)(ShapeContext&),
 FAULT(sound, Sound, shape, sound)
 FAULT(tail_twice, TailTwice, shape, tail_twice)
 FAULT(thread_sums, ThreadSums, shape, thread_sums)
+FAULT(thread_variable, ThreadVariable, shape, thread_variable)
+FAULT(narrow_offsets, NarrowOffsets, shape, narrow_offsets)
+FAULT(same_address, SameAddress, shape, same_address)
 FAULT(static_scratch, StaticScratch, shape, static_scratch)
 FAULT(remembers, Remembers, shape, remembers)
 FAULT(in_place, InPlace, shape, in_place)
