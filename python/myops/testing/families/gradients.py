@@ -21,7 +21,7 @@ from myops.testing.bits import given_of
 from myops.testing.calls import refusal
 from myops.testing.cases import Case
 from myops.testing.derivatives import derive, leaves_of, total_of
-from myops.testing.families import gradient_lengths
+from myops.testing.families import gradient_lengths, graphs
 from myops.testing.op_under_test import DispatcherCalls, OpUnderTest, Seen
 from myops.testing.trial import Trial
 
@@ -88,6 +88,7 @@ def gradients(trial: Trial) -> None:
         _check(trial, "the public function with arguments by name", by_name, leaves, 1)
     _fake(trial, places)
     _dtype(trial, places)
+    graphs.compare(trial, places)
     gradient_lengths.vary(trial)
 
 

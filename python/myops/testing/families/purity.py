@@ -11,6 +11,7 @@ from myops.testing import casts, variations
 from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import CallOutcome, OpCall, refusal
 from myops.testing.cases import Case, copy_of
+from myops.testing.families import history
 from myops.testing.memory import fill_freed
 from myops.testing.runtimes import HOSTED
 from myops.testing.trial import Trial
@@ -23,6 +24,7 @@ def purity(trial: Trial) -> None:
     _inputs_stay(trial)
     if _repeats(trial):  # otherwise every comparison would fail
         _calls_are_alone(trial)
+        history.compare(trial)
         _own_memory(trial)
         _changed_in_place(trial)
         _overwritten(trial)
