@@ -158,3 +158,50 @@ def test_an_incoming_gradient_with_other_strides_is_tried() -> None:
 
     text = failures(prototype("states_zero", backward=first), "layouts", 1)
     assert "expanded along all axes, as after sum()" in text
+
+
+def test_a_backward_that_changes_the_incoming_gradient_is_found() -> None:
+    def in_place(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = backward(ctx, grad)
+        grad.mul_(0.5)
+        return found
+
+    text = failures(prototype("states_in_place", backward=in_place), "layouts", 1)
+    assert "an incoming gradient after backward: " in text
+    assert "writes into the incoming gradient" in text
+
+
+def test_a_backward_that_expects_all_inputs_to_need_gradients_is_found() -> None:
+    def packed(ctx: Any, grad: torch.Tensor) -> Any:
+        found = list(zip(backward(ctx, grad), ctx.needs_input_grad, strict=False))
+        wanted = [item for item, needed in found if needed]
+        return (*wanted, *[None] * (len(found) - len(wanted)))
+
+    text = failures(prototype("states_packed", backward=packed), "layouts", 1)
+    assert "only argument 1 needs a gradient" in text
+    assert "one entry for each input" in text
+
+
+def test_an_output_that_nothing_uses_is_tried() -> None:
+    def pair(domain: str, wrong: bool) -> Any:
+        def back(ctx: Any, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+            if wrong and not second.any():
+                return 2 * first
+            return first + 3 * second
+
+        return myops.prototype(
+            lambda x: (x.copy(), 3 * x),
+            name="pair",
+            domain=domain,
+            types={"T": ["float32", "float64"]},
+            inputs=[myops.Input("x", "T", "Any.")],
+            outputs=[myops.Output("y", "T", "x."), myops.Output("z", "T", "3 x.")],
+            shape="S... -> S..., S...",
+            save=lambda ctx, inputs, attributes, output: None,
+            backward=back,
+        )
+
+    cases = [Case((torch.randn(3, 4),))]
+    assert check_op(pair("states_pair", False), cases, only=["layouts"]).failures == []
+    with pytest.raises(CheckError, match="from each output alone"):
+        check_op(pair("states_pair_wrong", True), cases, only=["layouts"])
