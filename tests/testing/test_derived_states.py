@@ -12,6 +12,7 @@ import torch
 
 import myops
 from myops.testing import Case, CheckError, check_op
+from myops.testing.far import far_apart
 
 CASES = [Case((torch.linspace(-1, 1, 12).reshape(3, 4), torch.linspace(1, 2, 12).reshape(3, 4)),
               {"gain": 1.5}, name="small")]  # fmt: skip
@@ -205,3 +206,23 @@ def test_an_output_that_nothing_uses_is_tried() -> None:
     assert check_op(pair("states_pair", False), cases, only=["layouts"]).failures == []
     with pytest.raises(CheckError, match="from each output alone"):
         check_op(pair("states_pair_wrong", True), cases, only=["layouts"])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
+def test_elements_are_far_apart_without_the_memory_for_it(dtype: torch.dtype) -> None:
+    near = torch.arange(24).reshape(2, 3, 4).to(dtype)
+    moved = far_apart(near)
+    assert moved is not None
+    assert torch.equal(moved, near)
+    assert (moved.shape[2] - 1) * moved.stride(2) >= 2**31
+    assert far_apart(torch.ones(1, 1)) is None
+
+
+def test_a_process_that_may_not_have_the_addresses_is_told(monkeypatch: Any) -> None:
+    def refuse(*args: Any, **settings: Any) -> Any:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("mmap.mmap", refuse)
+    cases = [Case((torch.randn(3, 4), torch.randn(4)))]
+    report = check_op(myops.my_add, cases, only=["layouts"])
+    assert "no range of addresses: [Errno 12]" in str(report)

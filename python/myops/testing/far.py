@@ -13,10 +13,13 @@ _SMALLEST_PAGE = 4096
 
 def far_apart(tensor: torch.Tensor) -> torch.Tensor | None:
     """The same numbers with 2^31 elements between the first and the last along the longest axis;
-    None where that is not possible.
+    None if it has one element, or on another system than Linux.
 
     The memory is an address range of which only the pages with elements become memory. It begins
     2^31 elements before the first, so that a kernel whose offsets overflow reads zeros.
+
+    Raises:
+        OSError: The process may not have so large a range.
     """
     lengths = list(tensor.shape)
     if not tensor.numel() or max(lengths, default=0) < 2 or not sys.platform.startswith("linux"):
@@ -33,9 +36,6 @@ def far_apart(tensor: torch.Tensor) -> torch.Tensor | None:
     strides[axis] = step
     size = (_BEYOND + step * lengths[axis] + others) * tensor.element_size() + _SMALLEST_PAGE
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
-    try:
-        memory = torch.frombuffer(mmap.mmap(-1, size, flags=flags), dtype=torch.uint8)
-    except (OSError, OverflowError):  # a limit of the process, or of the system
-        return None
+    memory = torch.frombuffer(mmap.mmap(-1, size, flags=flags), dtype=torch.uint8)
     whole = memory[: size // tensor.element_size() * tensor.element_size()].view(tensor.dtype)
     return whole.as_strided(lengths, strides, _BEYOND).copy_(tensor)
