@@ -5,7 +5,7 @@ set(MYOPS_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
 # The flags that the builds for all runtimes must share, so that their results are bit-identical.
 function(myops_compile_options target)
-  target_compile_options(${target} PRIVATE -O3 -ffp-contract=off -Wall -Wextra)
+  target_compile_options(${target} PRIVATE -O3 -falign-functions=64 -ffp-contract=off -Wall -Wextra)
   if(MYOPS_OPTIMIZATION) # another one, for tests of our own
     target_compile_options(${target} PRIVATE ${MYOPS_OPTIMIZATION})
   endif()

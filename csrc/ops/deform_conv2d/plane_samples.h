@@ -198,7 +198,14 @@ Box PlaneSamples<T>::extent(const Entries& entries) const {
     for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
       if (!even_ && row + kRowsAhead < tile_.rows) view_.prefetch(k, row + kRowsAhead, count);
       const Line line(*this, k, row, first, count, p);
+      // Hardware does not prefetch the beginning of a line, and of a long one, none across pages.
+      const bool more = even_ && k + 1 < entries.last_tap;
+      const T* const ahead_y = more ? view_.offset.contiguous(2 * k + 2, row, first) : nullptr;
+      const T* const ahead_x = more ? view_.offset.contiguous(2 * k + 3, row, first) : nullptr;
+      const T* const mask = even_ ? line.masks : nullptr;
       for (int64_t i = 0; i < count; i += kLanes<A>) {
+        if (ahead_y) __builtin_prefetch(ahead_y + i), __builtin_prefetch(ahead_x + i);
+        if (mask) __builtin_prefetch(mask + i);
         const V y = line.y(i), x = line.x(i);
         top = y < top ? y : top;
         bottom = y > bottom ? y : bottom;
