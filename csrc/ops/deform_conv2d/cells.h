@@ -67,6 +67,9 @@ struct Box {
   int64_t top, bottom, left, right;
   int64_t columns() const { return right - left; }
   int64_t pixels() const { return (bottom - top) * (right - left); }
+  bool operator==(const Box& other) const {
+    return top == other.top && bottom == other.bottom && left == other.left && right == other.right;
+  }
 };
 
 // The bounding box of the cells of positions inside the image, computed for kCount positions at a

@@ -80,6 +80,8 @@ class PlaneConvolution {
       return channels <= (one && !all ? 6 : 12);
     }
     if (kWide && !kDouble && !one) return channels <= kMostPlanes;
+    // (Columns read X in place.)
+    if (kWide && !kDouble && !all && conv.taps == 1 && channels_last) return channels <= 3;
     if (kWide && (all || !kDouble)) return channels <= kFewPlanes;
     return channels <= (one ? 6 : 8);
   }

@@ -33,8 +33,11 @@ class PlaneWindow {
     const int64_t pixel = !together_ || channels < 2 ? 1 : channels < 3 ? 2 : 4;
     return std::min(pixel, std::max<int64_t>(kMostTogether, 1));
   }
+  // Does nothing if the window has these pixels already.
   void fill(int64_t image, const Range& channels, const Box& box);
   const Box& box() const { return box_; }
+  // An image with the zeros around it.
+  Box image() const { return {-1, height_ + 1, -1, width_ + 1}; }
 
   // Where the cells at (y, x) begin in a plane of X; negative for those that are not whole in it.
   void find_cells(int64_t count, const int32_t* y, const int32_t* x, int64_t* at) const {
@@ -145,11 +148,16 @@ class PlaneWindow {
   bool together_;
   int64_t capacity_;
   Buffer<A> window_;
+  int64_t image_ = -1;  // of the pixels in the window, and their channels and box
+  Range channels_{0, 0};
   Box box_{0, 0, 0, 0};
 };
 
 template <class T>
 void PlaneWindow<T>::fill(int64_t image, const Range& channels, const Box& box) {
+  if (image == image_ && channels == channels_ && box == box_) return;
+  image_ = image;
+  channels_ = channels;
   box_ = box;
   const int64_t width = box.columns();
   const Box in{std::max<int64_t>(box.top, 0), std::min(box.bottom, height_),
