@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import torch
+import warm
 from reference_deform_conv2d import deform_conv2d as reference
 from runtimes import to_numpy
 
@@ -78,3 +83,27 @@ def call(tensors: Any, attributes: dict[str, Any]) -> torch.Tensor:
         x, offset, weight, bias, attributes["strides"], attributes["pads"],
         attributes["dilations"], mask,
     )  # fmt: skip
+
+
+def in_dtype(tensors: list[Any], dtype: str) -> list[Any]:
+    return [None if t is None else t.to(getattr(torch, dtype)) for t in tensors]
+
+
+def off_integers(offset: torch.Tensor) -> torch.Tensor:
+    """Offsets that 16-bit types do not round onto integers, where gradients jump."""
+    return (offset * 16).round() / 16 + 1 / 32
+
+
+def bits_of(result: torch.Tensor) -> str:
+    return sha256(result.contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()
+
+
+def found_without(kernels: str, file: str) -> dict[str, Any]:
+    """What found() of a test file returns in a process in which kernels are turned off."""
+    folder, name = os.path.split(file)
+    path = os.pathsep.join([folder, *sys.path])
+    environment = {**os.environ, "MYOPS_DISABLE_KERNEL": kernels, "PYTHONPATH": path}
+    program = f"import json, {name.removesuffix('.py')} as t; print(json.dumps(t.found()))"
+    done = warm.run("-c", program, env=environment, without_myops=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -3,17 +3,20 @@ reference, and with the bits of the product with vectors of outputs."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import warm
-from deform_cases import DTYPES, build, call, expected
+from deform_cases import (
+    DTYPES,
+    bits_of,
+    build,
+    call,
+    expected,
+    found_without,
+    in_dtype,
+    off_integers,
+)
 
 import myops
 from myops import _numpy
@@ -43,8 +46,8 @@ def made(name: str, dtype: str) -> tuple[list[Any], dict[str, Any]]:
     torch.manual_seed(len(name))
     case, size = CASES[name]
     tensors, attributes = build(case, size, "float64")
-    tensors[2] = (tensors[2] * 16).round() / 16 + 1 / 32  # 16-bit types do not round these
-    return [None if t is None else t.to(getattr(torch, dtype)) for t in tensors], attributes
+    tensors[2] = off_integers(tensors[2])
+    return in_dtype(tensors, dtype), attributes
 
 
 def found() -> dict[str, Any]:
@@ -59,18 +62,8 @@ def found() -> dict[str, Any]:
             torch.set_num_threads(2)
             one.append(call(tensors, attributes))
             torch.set_num_threads(1)
-            bits = [sha256(y.contiguous().view(torch.uint8).numpy().tobytes()) for y in one]
-            results[f"{name} {dtype}"] = [str(ran.call.plan[0]), *(b.hexdigest() for b in bits)]
+            results[f"{name} {dtype}"] = [str(ran.call.plan[0]), *map(bits_of, one)]
     return results
-
-
-def run(off: str) -> dict[str, Any]:
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    environment = {**os.environ, "MYOPS_DISABLE_KERNEL": off, "PYTHONPATH": path}
-    program = "import json, test_deform_conv2d_few_outputs as t; print(json.dumps(t.found()))"
-    done = warm.run("-c", program, env=environment, without_myops=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -83,7 +76,8 @@ def test_values(name: str) -> None:
 
 
 def test_same_bits() -> None:
-    few, others = run(OFF), run(f"{OFF},deform_conv2d.few_outputs")
+    few = found_without(OFF, __file__)
+    others = found_without(f"{OFF},deform_conv2d.few_outputs", __file__)
     for case, (plan, *bits) in few.items():
         name = case.rsplit(" ", 1)[0]
         outputs, groups = CASES[name][0][2], CASES[name][0][7]

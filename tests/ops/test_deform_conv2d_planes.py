@@ -3,18 +3,21 @@ and with the bits of `columns_product` in all layouts. `MYOPS_ISA` chooses the i
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import warm
 from cpu_choices import GATHERS
-from deform_cases import DTYPES, build, call, expected
+from deform_cases import (
+    DTYPES,
+    bits_of,
+    build,
+    call,
+    expected,
+    found_without,
+    in_dtype,
+    off_integers,
+)
 
 import myops
 from myops import _numpy
@@ -69,9 +72,9 @@ def made(name: str, dtype: str) -> tuple[list[Any], dict[str, Any]]:
     case, size, scale = CASES[name]
     tensors, attributes = build(case, size, "float64")
     tensors[2] = tensors[2] * scale
-    if scale == 1:  # 16-bit types round positions onto integers, but not these
-        tensors[2] = (tensors[2] * 16).round() / 16 + 1 / 32
-    return [None if t is None else t.to(getattr(torch, dtype)) for t in tensors], attributes
+    if scale == 1:
+        tensors[2] = off_integers(tensors[2])
+    return in_dtype(tensors, dtype), attributes
 
 
 def found() -> dict[str, Any]:
@@ -88,8 +91,7 @@ def found() -> dict[str, Any]:
                     if t is not None and i in places else t
                     for i, t in enumerate(tensors)
                 ]  # fmt: skip
-                result = call(moved, attributes).contiguous().view(torch.uint8)
-                bits.append(sha256(result.numpy().tobytes()).hexdigest())
+                bits.append(bits_of(call(moved, attributes)))
             results[f"{name} {dtype}"] = [ran.call.plan[0].kernel, *bits]
     return results
 
@@ -105,23 +107,15 @@ def test_values(name: str) -> None:
         assert (ran.result.double() - exact).abs().max() <= limit, dtype
 
 
-def run(off: str) -> dict[str, Any]:
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    environment = {**os.environ, "MYOPS_DISABLE_KERNEL": off, "PYTHONPATH": path}
-    program = "import json, test_deform_conv2d_planes as t; print(json.dumps(t.found()))"
-    done = warm.run("-c", program, env=environment, without_myops=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 def test_bits_of_columns() -> None:
-    planes, columns = run(OTHER), run(f"{OTHER},deform_conv2d.planes_product")
+    planes = found_without(OTHER, __file__)
+    columns = found_without(f"{OTHER},deform_conv2d.planes_product", __file__)
     for case, (kernel, *bits) in planes.items():
         assert kernel == kernel_of(*case.rsplit(" ", 1)), case
         assert columns[case][0] in ("columns_product", "depthwise"), case
         assert bits == [bits[0]] * 3, case
         assert bits == columns[case][1:], case
-    assert planes == run(f"{OTHER},deform_conv2d.channels_together")
+    assert planes == found_without(f"{OTHER},deform_conv2d.channels_together", __file__)
 
 
 def test_not_finite() -> None:
